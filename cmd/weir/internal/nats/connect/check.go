@@ -30,6 +30,7 @@ type Check struct {
 	Denied    *Denials
 	Settings  *config.Settings
 	Config    *config.Config // nil if the configuration comes from NATS, where it is checked when it is read
+	Inside    bool           // the server is inside another weir
 	Log       *slog.Logger
 
 	mayGate, mayAskSyncing bool

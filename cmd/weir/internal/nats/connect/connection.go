@@ -121,7 +121,7 @@ func (a Address) with(option nats.Option) Address {
 func Open(to Address) (*Connection, error) {
 	denied := &Denials{}
 	opts := append(Patience(), nats.Name(to.Name), nats.MaxReconnects(-1),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.Note(err) }))
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { _ = denied.Note(err) }))
 	nc, err := nats.Connect(to.URL, append(opts, to.Options...)...)
 	if err != nil {
 		return nil, cli.Unreachable(Explain(to.At, to.Start, err))

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // SyncRight is the subject on which every nats-server of a cluster says how it syncs. Only users of the system account
@@ -20,6 +22,10 @@ const SyncRight = "$SYS.REQ.SERVER.PING.JSZ"
 
 // syncWait bounds the wait for the answers of all servers.
 const syncWait = 2 * time.Second
+
+// ErrOthers says that servers have answered, but none of those that store weir's streams: the user has the right on
+// other servers, for example on those to which a leaf node connects.
+var ErrOthers = errors.New("the NATS servers that store weir's streams do not say how they sync; others have answered")
 
 // ErrMayNotAsk says that the user may not ask the servers how they sync, or that its account does not import SyncRight.
 var ErrMayNotAsk = errors.New("this user may not ask the NATS servers how they sync")
@@ -55,12 +61,26 @@ type syncAnswer struct {
 	} `json:"error"`
 }
 
+// ServersOf returns the names of the servers that store a stream, nil if that is not known.
+func ServersOf(c *jetstream.ClusterInfo) (names []string) {
+	if c == nil || c.Leader == "" {
+		return nil
+	}
+	names = []string{c.Leader}
+	for _, p := range c.Replicas {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
 // AskSyncing asks the servers of a JetStream domain how they sync, and returns their answers in the order of their
 // names. missing is how many servers of the domain have not answered within two seconds. The error is ErrMayNotAsk if
-// the user lacks the right.
-func AskSyncing(ctx context.Context, nc *nats.Conn, denied *Denials, domain string) (servers []Syncing, missing int, err error) {
+// the user lacks the right, and ErrOthers if none of the servers with the names own has answered. If own is empty, the
+// server of the connection must have answered.
+func AskSyncing(ctx context.Context, nc *nats.Conn, denied *Denials, domain string, own []string) (servers []Syncing, missing int, err error) {
 	bounded, cancel := context.WithTimeout(ctx, syncWait)
 	defer cancel()
+	denied.Forgive(SyncRight)
 	asking, done := denied.Tolerate(bounded, SyncRight)
 	defer done()
 	inbox := nc.NewInbox()
@@ -98,7 +118,13 @@ func AskSyncing(ctx context.Context, nc *nats.Conn, denied *Denials, domain stri
 	if len(known) == 0 {
 		return nil, 0, fmt.Errorf("no server with JetStream has answered on %s within %s", SyncRight, syncWait)
 	}
+	if len(own) == 0 {
+		own = []string{nc.ConnectedServerName()}
+	}
 	servers = slices.SortedFunc(maps.Values(known), func(a, b Syncing) int { return strings.Compare(a.Server, b.Server) })
+	if !slices.ContainsFunc(servers, func(s Syncing) bool { return slices.Contains(own, s.Server) }) {
+		return nil, 0, ErrOthers
+	}
 	return servers, max(0, size-len(servers)), nil
 }
 
@@ -140,22 +166,46 @@ func KnownLosses(version string) string {
 	return noKnownLoss
 }
 
-// syncs warns if the servers sync every write, or may do so, and have a version on which that is not enough. Without
-// the right to ask the servers it knows only the version of the server that weir is connected to.
+// syncs warns if the servers sync every write, or may do so, and have a version on which that is not enough. It only
+// notes a version of which no loss is known. Without an answer of the servers that store weir's streams it knows only
+// the version of the server that weir is connected to. The server inside another weir is that weir's.
 func (c *Check) syncs(ctx context.Context, domain string) {
+	if c.Inside {
+		return
+	}
 	if c.mayAskSyncing {
-		if servers, _, err := AskSyncing(ctx, c.Conn, c.Denied, domain); err == nil {
+		if servers, _, err := AskSyncing(ctx, c.Conn, c.Denied, domain, c.own(ctx)); err == nil {
 			for _, s := range servers {
-				if losses := KnownLosses(s.Version); losses != "" && s.Always {
-					c.Log.Warn("a nats-server has sync_interval: always, on which weir counts from version "+SyncedServer+" on: upgrade it",
-						"server", s.Server, "version", s.Version, "known", losses)
+				if s.Always {
+					c.tellLosses(ctx, "a nats-server has sync_interval: always, on which weir counts from version "+SyncedServer+" on: upgrade it",
+						s.Version, "server", s.Server)
 				}
 			}
 			return
 		}
 	}
-	if losses := KnownLosses(c.Conn.ConnectedServerVersion()); losses != "" {
-		c.Log.Warn("if the nats-servers have sync_interval: always: weir counts on it from version "+SyncedServer+" on: upgrade them",
-			"version", c.Conn.ConnectedServerVersion(), "known", losses)
+	c.tellLosses(ctx, "if the nats-servers have sync_interval: always: weir counts on it from version "+SyncedServer+" on: upgrade them",
+		c.Conn.ConnectedServerVersion())
+}
+
+// own returns the servers that store weir's streams, nil if weir has none yet.
+func (c *Check) own(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, checkWait)
+	defer cancel()
+	s, err := c.JetStream.Stream(ctx, "KV_"+ConfigBucket)
+	if err != nil {
+		return nil
+	}
+	return ServersOf(s.CachedInfo().Cluster)
+}
+
+// tellLosses logs what is known of a server's version, if anything is.
+func (c *Check) tellLosses(ctx context.Context, what, version string, attrs ...any) {
+	losses, level := KnownLosses(version), slog.LevelWarn
+	if losses == noKnownLoss {
+		level = slog.LevelInfo
+	}
+	if losses != "" {
+		c.Log.Log(ctx, level, what, append(attrs, "version", version, "known", losses)...)
 	}
 }

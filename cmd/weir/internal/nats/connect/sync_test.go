@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // syncAccounts are an account that imports the question, one that does not, and the system account.
@@ -69,14 +70,14 @@ func TestServerTellsItsSyncing(t *testing.T) {
 		connected := syncServer(t, setting)
 		for _, user := range []string{"asks", "system"} {
 			c := connected(user)
-			servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "")
+			servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", nil)
 			if err != nil || missing != 0 || !slices.Equal(servers, []Syncing{want}) {
 				t.Errorf("%q, as %s: %+v, %d missing, %v", setting, user, servers, missing, err)
 			}
 		}
 		for _, user := range []string{"other", "denied"} {
 			c := connected(user)
-			servers, _, err := AskSyncing(t.Context(), c.Conn, c.Denied, "")
+			servers, _, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", nil)
 			if !errors.Is(err, ErrMayNotAsk) || servers != nil {
 				t.Errorf("%q, as %s: %+v, %v", setting, user, servers, err)
 			}
@@ -114,9 +115,28 @@ func TestServersThatAreMissing(t *testing.T) {
 	c := syncServer(t, "")("other")
 	up := []Syncing{{"n1", "2.15.2", true, time.Minute}, {"n2", "2.15.0", false, time.Second}}
 	answerAs(t, c, up[1], up[0])
-	servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "")
+	servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", nil)
 	if err != nil || missing != 1 || !slices.Equal(servers, up) {
 		t.Errorf("%+v, %d missing, %v", servers, missing, err)
+	}
+}
+
+// TestOtherServersAnswer checks that answers of other servers than those that store weir's streams do not count: here
+// those of servers to which a leaf node connects.
+func TestOtherServersAnswer(t *testing.T) {
+	c := syncServer(t, "")("other")
+	answerAs(t, c, Syncing{"hub1", "2.15.2", true, time.Minute}, Syncing{"hub2", "2.15.2", true, time.Minute}, Syncing{"hub3", "2.15.2", true, time.Minute})
+	for _, own := range [][]string{nil, {"n1"}, {"n1", "n2"}} {
+		if servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", own); !errors.Is(err, ErrOthers) || servers != nil || missing != 0 {
+			t.Errorf("weir's are %v: %+v, %d missing, %v", own, servers, missing, err)
+		}
+	}
+	if servers, _, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", []string{"n1", "hub3"}); err != nil || len(servers) != 3 {
+		t.Errorf("a hub is weir's: %+v, %v", servers, err)
+	}
+	info := &jetstream.ClusterInfo{Leader: "n1", Replicas: []*jetstream.PeerInfo{{Name: "n2"}}}
+	if got := ServersOf(info); !slices.Equal(got, []string{"n1", "n2"}) || ServersOf(nil) != nil || ServersOf(&jetstream.ClusterInfo{}) != nil {
+		t.Errorf("the servers of a stream are %v", got)
 	}
 }
 
@@ -134,20 +154,54 @@ func TestKnownLosses(t *testing.T) {
 }
 
 // TestStartWarnsOfOldServers checks that the start warns of a server that syncs every write and has a version with
-// known losses, and of no other.
+// known losses, and of no other. A version without a known loss is only noted.
 func TestStartWarnsOfOldServers(t *testing.T) {
 	c := syncServer(t, "")("other")
 	var log bytes.Buffer
-	check := &Check{Conn: c.Conn, Denied: c.Denied, Settings: &config.Settings{}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	check := &Check{
+		Conn: c.Conn, JetStream: c.JetStream, Denied: c.Denied, Settings: &config.Settings{},
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
 	check.syncs(t.Context(), "") // without the right it knows only the version that the connection tells
 	check.mayAskSyncing = true
 	check.syncs(t.Context(), "") // the account does not import the question
 	if log.Len() > 0 {
 		t.Errorf("a server of version %s got %s", server.VERSION, log.String())
 	}
-	answerAs(t, c, Syncing{"n1", "2.14.3", true, time.Minute}, Syncing{"n2", "2.14.3", false, time.Minute}, Syncing{"n3", "2.15.2", true, time.Minute})
+	answerAs(t, c, Syncing{"n1", "2.14.3", true, time.Minute}, Syncing{"n2", "2.14.3", false, time.Minute}, Syncing{"n3", "2.15.1", true, time.Minute})
 	check.syncs(t.Context(), "")
 	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "server=n1 version=2.14.3") || !strings.Contains(text, lossByDeletes) {
 		t.Errorf("the log: %s", text)
+	} else if strings.Count(text, "level=INFO") != 1 || !strings.Contains(text, "server=n3 version=2.15.1") {
+		t.Errorf("the log of a version without a known loss: %s", text)
+	}
+	log.Reset()
+	check.Inside = true
+	check.syncs(t.Context(), "")
+	if log.Len() > 0 {
+		t.Errorf("of the server inside another weir: %s", log.String())
+	}
+}
+
+// TestStartKnowsItsServers checks that the start tells the servers that store weir's streams from others with the right
+// to ask.
+func TestStartKnowsItsServers(t *testing.T) {
+	c := syncServer(t, "")("other")
+	var log bytes.Buffer
+	check := &Check{
+		Conn: c.Conn, JetStream: c.JetStream, Denied: c.Denied, Settings: &config.Settings{},
+		Log: slog.New(slog.NewTextHandler(&log, nil)), mayAskSyncing: true,
+	}
+	hubs := []Syncing{{"hub1", "2.14.3", true, time.Minute}, {"hub2", "2.14.3", true, time.Minute}, {"hub3", "2.14.3", true, time.Minute}}
+	answerAs(t, c, hubs...)
+	if _, err := c.JetStream.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ConfigBucket}); err != nil {
+		t.Fatal(err)
+	}
+	if own := check.own(t.Context()); !slices.Equal(own, []string{"n1"}) {
+		t.Errorf("weir's servers are %v", own)
+	}
+	check.syncs(t.Context(), "")
+	if log.Len() > 0 {
+		t.Errorf("of a hub's servers: %s", log.String())
 	}
 }

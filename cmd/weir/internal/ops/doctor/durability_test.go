@@ -12,11 +12,13 @@ import (
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// examineServer examines a nats-server with a setting of JetStream, as one of the users "may" and "other". It returns
-// the findings about syncs.
-func examineServer(t *testing.T, setting, user string) []Finding {
+// serveSyncing runs a nats-server with a setting of JetStream and the users "may" and "other". It returns a function
+// that returns the address of a user.
+func serveSyncing(t *testing.T, setting string) (url func(user string) string) {
 	t.Helper()
 	opts := &server.Options{}
 	err := opts.ProcessConfigString(fmt.Sprintf(`
@@ -42,7 +44,34 @@ system_account: SYS
 	if !ns.ReadyForConnections(await.Patience) {
 		t.Fatal("the nats-server did not start")
 	}
-	t.Setenv("WEIR_NATS_URL", fmt.Sprintf("nats://%s:x@%s", user, ns.Addr()))
+	return func(user string) string { return fmt.Sprintf("nats://%s:x@%s", user, ns.Addr()) }
+}
+
+// answering answers requests on a subject in the account of other.
+func answering(t *testing.T, url, subject, answer string) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if _, err := nc.Subscribe(subject, func(m *nats.Msg) {
+		if err := m.Respond([]byte(answer)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// examineAt examines a nats-server, and returns the findings about syncs and power cuts.
+func examineAt(t *testing.T, url string) []Finding {
+	t.Helper()
+	t.Setenv("WEIR_NATS_URL", url)
 	s, err := config.ReadSettings()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +81,9 @@ system_account: SYS
 		t.Fatal(err)
 	}
 	defer c.Close()
-	return slices.DeleteFunc(Examine(t.Context(), Options{Settings: s, Connection: c}), func(f Finding) bool { return !strings.Contains(f.What, "sync") })
+	return slices.DeleteFunc(Examine(t.Context(), Options{Settings: s, Connection: c}), func(f Finding) bool {
+		return !strings.Contains(f.What, "sync") && !strings.Contains(f.What, "power cut")
+	})
 }
 
 // TestPowerCutIsForetold examines servers that sync every write and servers that do not, and one that this user may not
@@ -63,12 +94,43 @@ func TestPowerCutIsForetold(t *testing.T) {
 		grade               Grade
 	}{
 		{"sync_interval: always", "may", "n1: NATS syncs every write before it acknowledges it (sync_interval: always); a power cut loses nothing", Fine},
-		{"", "may", "n1: NATS syncs every 2m, and a power cut of one that holds a stream loses up to that much", Watch},
+		{"", "may", "n1: NATS syncs every 2m, and a power cut may lose up to that much", Watch},
 		{"sync_interval: always", "other", `this user may not ask the NATS servers how they sync (publish to "$SYS.REQ.SERVER.PING.JSZ"`, Watch},
 	} {
-		if found := examineServer(t, c.setting, c.user); len(found) != 1 || !found[0].says(c.grade, c.says) {
+		if found := examineAt(t, serveSyncing(t, c.setting)(c.user)); len(found) != 1 || !found[0].says(c.grade, c.says) {
 			t.Errorf("%q, as %s: found %+v", c.setting, c.user, found)
 		}
+	}
+}
+
+// TestPowerCutOfOtherServers checks that nothing is foretold by the answers of servers that do not store weir's streams,
+// as those to which a leaf node connects.
+func TestPowerCutOfOtherServers(t *testing.T) {
+	url := serveSyncing(t, "")("other")
+	nc := answering(t, url, connect.SyncRight, `{"server":{"id":"1","name":"hub1","ver":"2.15.2"},"data":{"config":{"sync_always":true},"meta_cluster":{"cluster_size":1}}}`)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const says = "whether a power cut would lose anything is not known: the NATS servers that store weir's streams do not say how they sync"
+	if found := examineAt(t, url); len(found) != 1 || !found[0].says(Watch, says) {
+		t.Errorf("before weir has run: %+v", found)
+	}
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: connect.ConfigBucket}); err != nil {
+		t.Fatal(err)
+	}
+	if found := examineAt(t, url); len(found) != 1 || !found[0].says(Watch, says) {
+		t.Errorf("with weir's stream: %+v", found)
+	}
+}
+
+// TestPowerCutOfAnotherWeir checks that the server inside another weir is told apart: no fix of its settings is advised.
+func TestPowerCutOfAnotherWeir(t *testing.T) {
+	url := serveSyncing(t, "")("other")
+	answering(t, url, connect.Whereabouts, `{"operator_creds":"/nowhere","reply_prefix":"weir.reply."}`)
+	found := examineAt(t, url)
+	if len(found) != 1 || found[0].Grade != Fine || !strings.Contains(found[0].What, "is the one inside another weir: its WEIR_DURABILITY says what a power cut loses") {
+		t.Errorf("found %+v", found)
 	}
 }
 
@@ -79,10 +141,21 @@ func TestPowerCutOfACluster(t *testing.T) {
 	}
 	late := connect.Syncing{Server: "n3", Version: "2.14.0", Every: 10 * time.Second}
 	e := &examination{}
-	e.syncing([]connect.Syncing{always("n1", "2.15.0"), always("n2", "2.15.0"), late, always("n4", "2.15.2")}, 3)
+	e.syncing([]connect.Syncing{always("n1", "2.15.0"), always("n2", "2.15.0"), late, always("n4", "2.15.2")}, 0, 3)
 	if len(e.findings) != 2 ||
-		!e.findings[0].says(Watch, "n3: NATS syncs every 10s, and a power cut of all that hold the 3 copies of a stream loses up to that much") ||
+		!e.findings[0].says(Watch, "n3: NATS syncs every 10s, and a power cut of several that hold a copy of a stream, or of one while another is behind or cut off, loses up to that much") ||
+		strings.Contains(e.findings[0].Fix, "together") ||
 		!e.findings[1].says(Watch, "n1, n2: NATS 2.15.0 has sync_interval: always, but when it shortens") {
 		t.Errorf("found %+v", e.findings)
+	}
+	e = &examination{}
+	e.syncing([]connect.Syncing{late}, 0, 1)
+	if len(e.findings) != 1 || !e.findings[0].says(Watch, "n3: NATS syncs every 10s, and a power cut of one that holds a stream loses up to that much") {
+		t.Errorf("of one copy: %+v", e.findings)
+	}
+	e = &examination{}
+	e.syncing([]connect.Syncing{always("n1", "2.15.2")}, 2, 3)
+	if len(e.findings) != 2 || !e.findings[0].says(Watch, "2 of 3 NATS servers with JetStream did not say") || strings.Contains(e.findings[1].What, "loses nothing") {
+		t.Errorf("of one server among three: %+v", e.findings)
 	}
 }

@@ -41,16 +41,16 @@ func (e *examination) server(ctx context.Context) {
 	} else {
 		e.fine("the store has %d MiB of jobs, results, letters and records", account.Store>>20)
 	}
-	copies := e.clocks(asking)
+	of := e.clocks(asking)
 	if account != nil {
-		e.durability(ctx, account.Domain, copies)
+		e.durability(ctx, account.Domain, of)
 	}
 	e.natsCertificates()
 }
 
-// clocks compares this machine's clock with the server's. It returns how many copies the stream has by which it
-// compares them, 0 if that is not known.
-func (e *examination) clocks(ctx context.Context) (copies int) {
+// clocks compares this machine's clock with the server's. It returns the stream by which it compares them, nil if the
+// stream is not known.
+func (e *examination) clocks(ctx context.Context) (of *jetstream.StreamInfo) {
 	begun := time.Now()
 	s, err := e.Connection.JetStream.Stream(ctx, "KV_"+connect.ConfigBucket)
 	trip := time.Since(begun)
@@ -60,15 +60,15 @@ func (e *examination) clocks(ctx context.Context) (copies int) {
 	case err != nil:
 		e.watch("use the credentials of an operator or viewer", "the server at %s does not tell its time: %v", e.Connection.At, err)
 	default:
-		copies = s.CachedInfo().Config.Replicas
-		apart := s.CachedInfo().TimeStamp.Sub(begun.Add(trip / 2)).Abs()
+		of = s.CachedInfo()
+		apart := of.TimeStamp.Sub(begun.Add(trip / 2)).Abs()
 		if apart > clockApart+trip {
 			e.bad("run NTP on both machines", "this machine's clock and the server's are %s apart: calendar limits, deadlines and --since are wrong by that much", apart.Round(time.Millisecond))
-			return copies
+			return of
 		}
 		e.fine("this machine's clock agrees with the server's, to %s", max(apart, trip).Round(time.Millisecond))
 	}
-	return copies
+	return of
 }
 
 // redis checks whether Redis can hold the limits. Dial checks the version of Redis, and that Redis evicts nothing.

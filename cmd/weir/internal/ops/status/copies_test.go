@@ -104,8 +104,12 @@ func TestMissingCopiesOfReplicas(t *testing.T) {
 	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 	s := &Status{At: now}
 	for _, l := range []admin.Lacking{
-		{Server: "n2", Peer: "p2", Since: now.Add(-time.Minute), Count: 1}, {Server: "n1", Since: now, Count: 1},
-		{Peer: "p2", Since: now, Count: 3}, {Count: 1}, {Leaderless: true, Count: 1}, {Count: 2},
+		{Server: "n2", Peer: "p2", Since: now.Add(-time.Minute), Count: 1},
+		{Server: "n1", Since: now, Count: 1},
+		{Peer: "p2", Since: now, Count: 3},
+		{Count: 1},
+		{Leaderless: true, Count: 1},
+		{Count: 2},
 	} {
 		s.lack(l)
 	}

@@ -216,8 +216,9 @@ func (w *Worker) answerHTTP() error {
 // calls.
 func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
 	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" "+part), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		w.log.Warn("nats", "component", part, "err", err)
-		denied.Note(err)
+		if !denied.Note(err) {
+			w.log.Warn("nats", "component", part, "err", err)
+		}
 	}))
 	nc, err := nats.Connect(w.natsURL, opts...)
 	if err != nil {
