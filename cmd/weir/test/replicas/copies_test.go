@@ -53,12 +53,16 @@ func TestServerWithoutCopies(t *testing.T) {
 	cluster[2].Shutdown()
 	cluster[2].WaitForShutdown()
 	const streams = 8 // those of all apis, and the queue
-	away := fmt.Sprintf("NATS server n2, which the others do not reach, lacks a current copy of %d streams since ", streams)
+	away := fmt.Sprintf("NATS server n2, which other servers do not reach, lacks a current copy of %d streams since ", streams)
 	said := awaitFinding("a finding about a server that is stopped", func(lines string) bool { return strings.Contains(lines, away) })
 	for _, want := range []string{"WEIR_RESULTS has 2 of 3", "WEIR_pay_0 has 2 of 3", "KV_weir_control has 2 of 3"} {
 		if !strings.Contains(said, want) || strings.Count(said, "\n") != 1 {
 			t.Errorf("it does not say %q, or more: %s", want, said)
 		}
+	}
+	const empties = "empty its store"
+	if strings.Contains(said, empties) {
+		t.Errorf("a stopped server's store is to be emptied: %s", said)
 	}
 
 	snapshots, err := filepath.Glob(filepath.Join(last, "jetstream", "*", "_js_", "S-*", "snapshots", "snap.*"))
@@ -75,7 +79,7 @@ func TestServerWithoutCopies(t *testing.T) {
 	}
 	cluster[2] = start(2, last)
 	awaitFinding("a finding about a stream that a server could not start", func(lines string) bool {
-		return strings.Contains(lines, "NATS server n2 lacks a current copy of 1 stream since ")
+		return strings.Contains(lines, "NATS server n2 lacks a current copy of 1 stream since ") && strings.Contains(lines, empties)
 	})
 	if all, has := raftGroups(t, cluster[0]), raftGroups(t, cluster[2]); has != all-1 {
 		t.Errorf("the server is a member of %d Raft groups, the others of %d", has, all)

@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/ingest/await"
@@ -121,6 +123,23 @@ func TestPowerCutOfOtherServers(t *testing.T) {
 	}
 	if found := examineAt(t, url); len(found) != 1 || !found[0].says(Watch, says) {
 		t.Errorf("with weir's stream: %+v", found)
+	}
+}
+
+// TestClockWithoutLeader checks that a stream without a leader is not taken for a lack of rights. The requests reach
+// the server through another subject, where the leader is taken out of the answers.
+func TestClockWithoutLeader(t *testing.T) {
+	nc := answering(t, serveSyncing(t, "")("other"), "electing.STREAM.INFO.KV_"+connect.ConfigBucket,
+		`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"KV_weir_config"},"cluster":{"name":"c"}}`)
+	electing, err := jetstream.NewWithAPIPrefix(nc, "electing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &examination{Options: Options{Connection: &connect.Connection{JetStream: stream.FromLeader(electing), At: "here"}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if of := e.clocks(ctx); of != nil || len(e.findings) != 1 || !e.findings[0].says(Watch, "no leader answers for weir's configuration at here") {
+		t.Errorf("found %+v", e.findings)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket/redisstore"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/nats/connect"
 
@@ -29,9 +30,9 @@ func (e *examination) server(ctx context.Context) {
 	if e.Connection == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachWait)
+	bounded, cancel := context.WithTimeout(ctx, reachWait)
 	defer cancel()
-	asking, done := e.Connection.Denied.Tolerate(ctx)
+	asking, done := e.Connection.Denied.Tolerate(bounded)
 	defer done()
 	account, err := e.Connection.JetStream.AccountInfo(asking)
 	if err != nil {
@@ -57,6 +58,8 @@ func (e *examination) clocks(ctx context.Context) (of *jetstream.StreamInfo) {
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		e.watch("start `weir serve`", "weir has not run on the server at %s", e.Connection.At)
+	case errors.Is(err, stream.ErrNoLeader):
+		e.watch("start the NATS servers that do not run, or mend the connections between them", "no leader answers for weir's configuration at %s, so its clock is not compared", e.Connection.At)
 	case err != nil:
 		e.watch("use the credentials of an operator or viewer", "the server at %s does not tell its time: %v", e.Connection.At, err)
 	default:
