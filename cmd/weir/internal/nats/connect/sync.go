@@ -77,7 +77,9 @@ func ServersOf(c *jetstream.ClusterInfo) (names []string) {
 // names. missing is how many servers of the domain have not answered within two seconds. The error is ErrMayNotAsk if
 // the user lacks the right, and ErrOthers if none of the servers with the names own has answered. If own is empty, the
 // server of the connection must have answered.
-func AskSyncing(ctx context.Context, nc *nats.Conn, denied *Denials, domain string, own []string) (servers []Syncing, missing int, err error) {
+func AskSyncing(
+	ctx context.Context, nc *nats.Conn, denied *Denials, domain string, own []string,
+) (servers []Syncing, missing int, err error) {
 	bounded, cancel := context.WithTimeout(ctx, syncWait)
 	defer cancel()
 	denied.Forgive(SyncRight)
@@ -177,15 +179,15 @@ func (c *Check) syncs(ctx context.Context, domain string) {
 		if servers, _, err := AskSyncing(ctx, c.Conn, c.Denied, domain, c.own(ctx)); err == nil {
 			for _, s := range servers {
 				if s.Always {
-					c.tellLosses(ctx, "a nats-server has sync_interval: always, on which weir counts from version "+SyncedServer+" on: upgrade it",
-						s.Version, "server", s.Server)
+					c.tellLosses(ctx, "a nats-server has sync_interval: always, on which weir counts from version "+
+						SyncedServer+" on: upgrade it", s.Version, "server", s.Server)
 				}
 			}
 			return
 		}
 	}
-	c.tellLosses(ctx, "if the nats-servers have sync_interval: always: weir counts on it from version "+SyncedServer+" on: upgrade them",
-		c.Conn.ConnectedServerVersion())
+	c.tellLosses(ctx, "if the nats-servers have sync_interval: always: weir counts on it from version "+
+		SyncedServer+" on: upgrade them", c.Conn.ConnectedServerVersion())
 }
 
 // own returns the servers that store weir's streams, nil if weir has none yet.

@@ -159,7 +159,10 @@ func (w *CopyWatch) remember(c *jetstream.ClusterInfo) {
 		return
 	}
 	for _, p := range c.Replicas {
-		if _, known := w.servers[p.Peer]; !strings.HasPrefix(p.Name, unknownName) && (known || len(w.servers) < mostServers) {
+		if p.Peer == "" || strings.HasPrefix(p.Name, unknownName) {
+			continue
+		}
+		if _, known := w.servers[p.Peer]; known || len(w.servers) < mostServers {
 			w.servers[p.Peer] = p.Name
 		}
 	}
@@ -189,7 +192,12 @@ func (w *CopyWatch) Lacking() (all []admin.Lacking) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	without, servers := admin.Lacking{Leaderless: true}, map[string]*admin.Lacking{}
-	names := slices.Collect(maps.Keys(w.streams))
+	var names []string
+	for name, c := range w.streams {
+		if c.lack() {
+			names = append(names, name)
+		}
+	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(w.streams[a].order, w.streams[b].order) })
 	for _, name := range names {
 		c := w.streams[name]
@@ -262,7 +270,8 @@ func (w *CopyWatch) log() {
 		for _, c := range l.Streams {
 			streams = append(streams, c.Stream)
 		}
-		w.Log.Warn(what, "server", cmp.Or(l.Server, l.Peer), "streams", strings.Join(streams, " "), "count", l.Count, "since", l.Since, "offline", l.Offline)
+		w.Log.Warn(what, "server", cmp.Or(l.Server, l.Peer), "streams", strings.Join(streams, " "), "count", l.Count,
+			"since", l.Since, "offline", l.Offline)
 	}
 	for _, l := range w.told {
 		if slices.ContainsFunc(lacking, l.Same) {
@@ -274,7 +283,8 @@ func (w *CopyWatch) log() {
 		case l.Server == "" && l.Peer == "":
 			w.Log.Info("the NATS cluster lacks no server for a copy any more")
 		default:
-			w.Log.Info("a NATS server lacks no current copies any more; until its own /healthz says ok it may still be catching up", "server", cmp.Or(l.Server, l.Peer))
+			w.Log.Info("a NATS server lacks no current copies any more; until its own /healthz says ok it may still be catching up",
+				"server", cmp.Or(l.Server, l.Peer))
 		}
 	}
 	w.told = lacking

@@ -44,28 +44,31 @@ func TestLackingNamesServers(t *testing.T) {
 	w, log := newCopyWatch(nil)
 	at := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 	unknown := "Server name unknown at this time (peerID: "
-	w.found(0, "A", at, infoOf(1, peer{Name: "n1", Peer: "p1", Current: true}, peer{Name: "n2", Peer: "p2"}))
-	w.found(1, "B", at.Add(time.Minute), infoOf(1, peer{Name: "n1", Peer: "p1", Current: true}, peer{Name: unknown + "p2)", Peer: "p2", Offline: true}))
+	n1 := peer{Name: "n1", Peer: "p1", Current: true}
+	w.found(1, "A", at, infoOf(1, n1, peer{Name: "n2", Peer: "p2"}))
+	w.found(0, "B", at.Add(time.Minute), infoOf(1, n1, peer{Name: unknown + "p2)", Peer: "p2", Offline: true}))
 	w.found(2, "C", at, infoOf(1, peer{Name: unknown + "p3)", Peer: "p3"}, peer{Name: unknown + "p2)", Peer: "p2"}))
+	w.found(3, "D", at, infoOf(1, peer{Name: "n9"}, peer{Name: "n8", Current: true})) // of a server that tells no ids
 	w.log()
 	got, err := json.Marshal(w.Lacking())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"server":"n2","peer":"p2","since":"2030-01-02T12:00:00Z","offline":true,"others":true,"count":3,"streams":[` +
-		`{"stream":"A","current":2,"copies":3},{"stream":"B","current":2,"copies":3},{"stream":"C","current":1,"copies":3}]},` +
+	want := `[{"server":"n9","since":"2030-01-02T12:00:00Z","count":1,"streams":[{"stream":"D","current":2,"copies":3}]},` +
+		`{"server":"n2","peer":"p2","since":"2030-01-02T12:00:00Z","offline":true,"others":true,"count":3,"streams":[` +
+		`{"stream":"B","current":2,"copies":3},{"stream":"A","current":2,"copies":3},{"stream":"C","current":1,"copies":3}]},` +
 		`{"server":"","peer":"p3","since":"2030-01-02T12:00:00Z","others":true,"count":1,"streams":[{"stream":"C","current":1,"copies":3}]}]`
 	if string(got) != want {
 		t.Errorf("found %s, want %s", got, want)
 	}
-	if text := log.String(); strings.Count(text, "weir status says what to do") != 2 || strings.Contains(text, "empty") {
+	if text := log.String(); strings.Count(text, "weir status says what to do") != 3 || strings.Contains(text, "empty") {
 		t.Errorf("the log: %s", text)
 	}
 
 	w.streams, w.told = map[string]copies{}, nil
 	c := copies{}
 	for i, lag := range []uint64{9, 8, 7, 7} {
-		c.judge(infoOf(1, peer{Name: "n1", Peer: "p1", Current: true}, peer{Name: "n2", Peer: "p2", Active: time.Second, Lag: lag}), at.Add(time.Duration(i)*10*time.Second))
+		c.judge(infoOf(1, n1, peer{Name: "n2", Peer: "p2", Active: time.Second, Lag: lag}), at.Add(time.Duration(i)*10*time.Second))
 	}
 	w.streams["A"] = c
 	if l := w.Lacking(); len(l) != 1 || l[0].Behind != 1 || l[0].Others || l[0].Streams[0].Lag != 7 {

@@ -68,7 +68,7 @@ func TestCopiesAreJudged(t *testing.T) {
 			[][]peer{append(is(peer{Current: true}), peer{Name: "n3"}), append(is(peer{Current: true}), peer{Name: "n3"})}, 0, "-", 0,
 		},
 		"no server":      {[][]peer{{current}, {current}}, 0, "", 0},
-		"a renamed one":  {[][]peer{away(time.Minute), {current, {Name: "Server name unknown at this time (peerID: p2)", Peer: "p2", Offline: true}}}, 0, "p2", -time.Minute},
+		"a renamed one":  {[][]peer{away(time.Minute), {current, {Name: unknownName, Peer: "p2", Offline: true}}}, 0, "p2", -time.Minute},
 		"without its id": {[][]peer{{current, {Name: "n2"}}, {current, {Name: "n2"}}}, 0, "n2", 0},
 	} {
 		var found copies
@@ -100,7 +100,8 @@ func TestReportedCopyIsStuck(t *testing.T) {
 		last, lag uint64
 		certain   bool
 	}{{1000, 20, false}, {1000, 20, false}, {1000, 20, false}, {1000, 20, true}, {9000, 60, true}, {9000, 60, true}, {17000, 50, false}} {
-		found.judge(infoOf(look.last, peer{Peer: "p1", Current: true}, peer{Peer: "p2", Active: time.Second, Lag: look.lag}), begin.Add(time.Duration(i)*10*time.Second))
+		at := begin.Add(time.Duration(i) * 10 * time.Second)
+		found.judge(infoOf(look.last, peer{Peer: "p1", Current: true}, peer{Peer: "p2", Active: time.Second, Lag: look.lag}), at)
 		if found.behind["p2"].certain != look.certain {
 			t.Errorf("look %d: %+v", i, found.behind)
 		}
