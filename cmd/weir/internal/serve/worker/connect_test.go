@@ -56,7 +56,7 @@ func TestExpectedRefusalIsNotLogged(t *testing.T) {
 		settings: &config.Settings{Instance: "one"}, natsURL: "nats://u:x@" + ns.Addr().String(),
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(w.undo(), w.lower.Wait()); err != nil {
+		if err := errors.Join(w.undo(), await.Result(t, "the end of the parts", w.lower.Wait)); err != nil {
 			t.Error(err)
 		}
 	})
