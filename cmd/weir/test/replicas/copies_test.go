@@ -17,7 +17,8 @@ import (
 
 // TestServerWithoutCopies checks on three NATS servers that `weir doctor` names a server that is stopped, and a server
 // that starts without a stream because the stream's Raft snapshot is damaged. The finding goes when that server has its
-// copies again, which the advised remedy gives it.
+// copies again, which the advised remedy gives it. `weir status` still answers when one server is left, and says that
+// streams have no leader.
 func TestServerWithoutCopies(t *testing.T) {
 	t.Parallel()
 	var routes, urls []string
@@ -92,6 +93,15 @@ func TestServerWithoutCopies(t *testing.T) {
 	}
 	cluster[2] = start(2, last)
 	awaitFinding("the end of the finding", func(lines string) bool { return lines == "" })
+
+	for _, s := range cluster[1:] {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+	await.Until(t, "a finding about streams without a leader", func() bool {
+		got := program.Command(t, []string{"WEIR_NATS_URL=" + url}, "status")
+		return strings.Contains(got.Stdout, "no leader has answered for ") && !strings.Contains(got.Stdout, "stop it, "+empties)
+	})
 }
 
 // raftGroups returns of how many Raft groups a server is a member: one for each of its streams, and the cluster's.

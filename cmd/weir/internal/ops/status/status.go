@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/serve/admin"
@@ -107,8 +108,8 @@ type Letters struct {
 
 // Gather asks all replicas, and counts the letters. It asks for at most limit paused and held keys of each api. It
 // stops waiting when complete reports that all replicas have answered. If complete is nil, it waits for late answers.
-// If no dispatching replica answers, the status has a problem, and Gather returns no error. Gather blocks for some
-// seconds at most.
+// If no dispatching replica answers, or the stream of the letters has no leader, the status has a problem, and Gather
+// returns no error. Gather blocks for some seconds at most.
 func Gather(ctx context.Context, c *connect.Connection, limit int, complete admin.Roster) (*Status, error) {
 	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}, Warnings: []Problem{}}
 	var replicas []admin.ReplicaStatus
@@ -145,7 +146,11 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 	if intakesErr != nil {
 		return nil, c.Explain(intakesErr)
 	}
-	if err := s.countLetters(ctx, c); err != nil {
+	switch err := s.countLetters(ctx, c); {
+	case errors.Is(err, stream.ErrNoLeader): // the replicas say which other streams have none
+		s.problem("the dead letters are not counted: no leader answers for their stream",
+			"start the NATS servers that do not run, and mend the connections between them")
+	case err != nil:
 		return nil, c.Explain(err)
 	}
 	s.judge()

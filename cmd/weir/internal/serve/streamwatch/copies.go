@@ -251,8 +251,8 @@ func (w *CopyWatch) nameOf(m missing) string {
 	return m.name
 }
 
-// log logs what begins to be lacking, and what is lacking no more. It leaves it to `weir status` to say what to do,
-// because that depends on what all servers lack.
+// log logs what begins to be lacking, and what is lacking no more. It leaves it to `weir status` to say what to do about
+// a server, because that depends on what all servers lack.
 func (w *CopyWatch) log() {
 	lacking := w.Lacking()
 	for _, l := range lacking {
@@ -262,7 +262,7 @@ func (w *CopyWatch) log() {
 		what := "a NATS server lacks current copies of streams: weir status says what to do"
 		switch {
 		case l.Leaderless:
-			what = "streams have no leader: weir status says what to do"
+			what = "streams have no leader: start the NATS servers that do not run, and mend the connections between them"
 		case l.Server == "" && l.Peer == "":
 			what = "the NATS cluster has no server for copies of streams: weir status says what to do"
 		}
