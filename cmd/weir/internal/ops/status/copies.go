@@ -29,6 +29,7 @@ func (s *Status) lack(l admin.Lacking) {
 	}
 	most.Server, most.Peer = cmp.Or(most.Server, least.Server), cmp.Or(most.Peer, least.Peer)
 	most.Behind, most.Others = max(most.Behind, least.Behind), most.Others || least.Others
+	most.Offline = most.Offline || least.Offline
 	s.lacking[i] = most
 }
 
@@ -39,8 +40,9 @@ func (s *Status) judgeCopies() {
 		return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Peer, b.Peer), cmp.Compare(copiesText(a), copiesText(b)))
 	})
 	for _, l := range s.lacking {
-		p := Problem{copiesText(l), copiesFix(l, len(s.lacking) == 1)}
-		if !l.Leaderless && s.At.Sub(l.Since) < admin.CatchesUp {
+		young := s.At.Sub(l.Since) < admin.CatchesUp
+		p := Problem{copiesText(l), copiesFix(l, len(s.lacking) == 1, young)}
+		if !l.Leaderless && young {
 			s.Warnings = append(s.Warnings, p)
 		} else {
 			s.Problems = append(s.Problems, p)
@@ -81,9 +83,13 @@ func copiesText(l admin.Lacking) string {
 }
 
 // copiesFix says how a server gets its copies again. alone says that no other server lacks any, and all streams have
-// leaders. Only then does it advise to empty a store: otherwise that store may have the last current copy of something.
-func copiesFix(l admin.Lacking, alone bool) string {
-	const restarted = "if it was just restarted, it catches up by itself within minutes. If it does not, "
+// leaders; young says that copies are missing for less than admin.CatchesUp. copiesFix advises to empty a store only if
+// no other server lacks copies, because that store may have the last current copy of something. It says so only when
+// the copies have been missing for long: for minutes NATS does not say that a server is away, and a replica that was
+// just started has not looked at all streams.
+func copiesFix(l admin.Lacking, alone, young bool) string {
+	const restarted = "start it if it does not run, or mend its connection to the others: it then catches up by itself within minutes. " +
+		"If it does not, "
 	switch {
 	case l.Leaderless:
 		return "start the NATS servers that do not run, and mend the connections between them: a stream has a leader while " +
@@ -98,7 +104,11 @@ func copiesFix(l admin.Lacking, alone bool) string {
 	case !alone || l.Others:
 		return restarted + "do not empty its store now, because not only this server lacks copies: first let the others have theirs"
 	}
-	return restarted + "look at its log. If the log says that it could not create a stream, and the /healthz of every other NATS server " +
-		"says ok: stop it, empty its store, start it again, and touch no other server before its own /healthz says ok. It then copies " +
+	if young {
+		return restarted + "look at its log, and do not empty its store yet"
+	}
+	return restarted + "look at its log. If the log says that it could not create a stream for another reason than a corrupt snapshot, " +
+		"mend that reason, such as no room or a limit, and restart it. If the log says \"snapshot corrupt\", and the /healthz of every " +
+		"other NATS server says ok: stop it, empty its store, start it again, and touch no other server before its own /healthz says ok. It then copies " +
 		"from the others every stream of which they have a copy; every other stream in its store is lost"
 }

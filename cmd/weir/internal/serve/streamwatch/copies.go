@@ -68,7 +68,8 @@ func (w *CopyWatch) Run(ctx context.Context) error {
 }
 
 // Look asks the leaders of some streams for the stream's copies: first of the streams that lack something, for at most
-// half of the look, and then of the next ones in the list. If nothing answers for a stream, Look keeps what it knew.
+// half of the look, and then of the next ones in the list. If nothing answers for a stream, Look
+// keeps what it knew of the copies.
 func (w *CopyWatch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, copiesWait)
 	defer cancel()
@@ -117,8 +118,8 @@ func (w *CopyWatch) lackingStreams(order map[string]int) (names []string) {
 }
 
 // ask looks at one stream.
-func (w *CopyWatch) ask(ctx context.Context, name string, order int) {
-	ctx, cancel := context.WithTimeout(ctx, leaderWait)
+func (w *CopyWatch) ask(look context.Context, name string, order int) {
+	ctx, cancel := context.WithTimeout(look, leaderWait)
 	defer cancel()
 	s, err := w.JetStream.Stream(ctx, name)
 	w.mu.Lock()
@@ -134,6 +135,8 @@ func (w *CopyWatch) ask(ctx context.Context, name string, order int) {
 		if !c.without.certain {
 			c.without.since = c.asked
 		}
+	case err != nil && look.Err() == nil: // a later look without a leader may find another election
+		c.without = leaderless{}
 	case err == nil:
 		c.judge(s.CachedInfo(), c.asked)
 		w.remember(s.CachedInfo().Cluster)

@@ -23,6 +23,7 @@
 // has been missing for ten minutes.
 //
 // A CopyWatch knows what the leader of a stream knows: which entries a server's Raft log has.
+//   - It does not report a stream for which no server answers at all, because the connection may be cut instead.
 //   - It does not notice damaged blocks of messages, nor damage of the leader's own copy.
 //   - A server with an emptied store soon looks current, before it has the messages: it takes over each leader's log at
 //     once, and then copies the messages of 32 streams at a time. Only the server's own /healthz says when it is done,

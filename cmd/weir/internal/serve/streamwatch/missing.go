@@ -18,8 +18,8 @@ const (
 type copies struct {
 	order         int       // the stream's place in the list
 	asked         time.Time // when the last look at the stream ended
-	last          uint64    // the stream's last sequence
-	known         bool      // last is known
+	last, msgs    uint64    // the stream's last sequence, and how many messages it had
+	known         bool      // last and msgs are known
 	current, want int
 	behind        map[string]missing // by server, "" if the cluster has none: the copies that lack entries
 	without       leaderless
@@ -35,7 +35,7 @@ type leaderless struct {
 type missing struct {
 	peer, name string // the server's id and name
 	since      time.Time
-	fell       time.Time // when lag was last not above that of the look before
+	fell       time.Time // when lag last fell, or did not rise though the stream grew
 	lag        uint64    // by how many entries the copy is behind, 0 if its server does not answer the leader
 	offline    bool
 	away       bool // the server does not answer the leader
@@ -52,7 +52,10 @@ func (c *copies) judge(info *jetstream.StreamInfo, now time.Time) {
 	if last := info.State.LastSeq; c.known && last > c.last {
 		grown = last - c.last
 	}
-	c.last, c.known, c.without, c.behind = info.State.LastSeq, true, leaderless{}, map[string]missing{}
+	if msgs := info.State.Msgs; c.known && msgs < c.msgs { // deletions are entries too
+		grown = max(grown, c.msgs-msgs)
+	}
+	c.last, c.msgs, c.known, c.without, c.behind = info.State.LastSeq, info.State.Msgs, true, leaderless{}, map[string]missing{}
 	c.want = info.Config.Replicas
 	c.current = 1 // the leader's
 	if info.Cluster == nil || c.want < 2 {
@@ -71,7 +74,7 @@ func (c *copies) judge(info *jetstream.StreamInfo, now time.Time) {
 		}
 		c.behind[server] = m
 	}
-	if len(info.Cluster.Replicas)+1 < c.want {
+	if len(info.Cluster.Replicas)+1 < c.want && info.Cluster.Desired == nil { // Desired: servers are about to join
 		m, known := was[""]
 		if !known {
 			m.since = now
@@ -89,7 +92,11 @@ func (c *copies) judge(info *jetstream.StreamInfo, now time.Time) {
 }
 
 // next continues m, which is the zero value at first, with what the leader says of the copy. The stream has grown by so
-// many messages since the look before.
+// many messages, or has lost so many, since the look before.
+//
+// Active is 0 if the leader never heard of the copy, and also if the copy answered after the leader had read the clock
+// for this answer, as often on a busy stream. The leader takes a copy that it never heard of to lack all entries. So a
+// copy with few lacking entries answers.
 //
 // The leader calls a copy current if it has every entry that is stored. A copy of a busy stream is often some entries
 // behind. It is near if it lacks no more entries than came since the look before. A copy that is stuck may look near too
@@ -101,8 +108,9 @@ func (c *copies) judge(info *jetstream.StreamInfo, now time.Time) {
 // behind, and not near, for stuckAfter.
 func (m missing) next(p *jetstream.PeerInfo, grown uint64, now time.Time) missing {
 	known, wasAway, wasNear := !m.since.IsZero(), m.away, m.near
-	answers := !p.Offline && p.Active > 0 && p.Active <= seenWithin // Active is 0 if the leader never heard of it
-	fell := answers && (!known || wasAway || p.Lag <= m.lag)
+	heard := p.Active > 0 && p.Active <= seenWithin || p.Active == 0 && p.Lag > 0 && p.Lag <= grown
+	answers := heard && !p.Offline
+	fell := answers && (!known || wasAway || p.Lag < m.lag || p.Lag == m.lag && grown > 0)
 	if fell {
 		m.fell = now
 	}

@@ -108,6 +108,71 @@ func TestReportedCopyIsStuck(t *testing.T) {
 	}
 }
 
+// TestAnswersCross checks that a copy whose answer reaches the leader while the leader speaks of it, so that the leader
+// says that it was active 0 ago, is not missing, unless it lacks more than the stream has grown.
+func TestAnswersCross(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	for lacks, lags := range map[bool][]uint64{false: {4, 3, 9, 2, 7, 6}, true: {1000, 1000}} {
+		found := copies{}
+		found.judge(infoOf(1000, peer{Peer: "p1", Current: true}, peer{Peer: "p2", Current: true}), begin)
+		for i, lag := range lags {
+			at := begin.Add(time.Duration(i+1) * 10 * time.Second)
+			found.judge(infoOf(1100+uint64(i)*100, peer{Peer: "p1", Current: true}, peer{Peer: "p2", Lag: lag}), at)
+			if m := found.behind["p2"]; !lacks && (m.certain || m.away) {
+				t.Errorf("look %d: %+v", i, m)
+			}
+		}
+		if found.behind["p2"].certain != lacks {
+			t.Errorf("lags %v: %+v", lags, found.behind)
+		}
+	}
+}
+
+// TestStuckCopyOfSlowStream checks that a copy is missing if its lag never falls while the stream grows in steps.
+func TestStuckCopyOfSlowStream(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	var found copies
+	for i := range uint64(20) {
+		step := (i + 1) / 2
+		at := begin.Add(time.Duration(i) * 10 * time.Second)
+		found.judge(infoOf(1000*(step+1), peer{Peer: "p1", Current: true}, peer{Peer: "p2", Active: time.Second, Lag: step + 1}), at)
+	}
+	if !found.behind["p2"].certain {
+		t.Errorf("%+v", found.behind)
+	}
+}
+
+// TestDrainIsGrowth checks that a copy is not missing because it is some entries behind while many messages are deleted.
+func TestDrainIsGrowth(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	var found copies
+	for i := range uint64(6) {
+		info := infoOf(1000, peer{Peer: "p1", Current: true}, peer{Peer: "p2", Active: time.Second, Lag: 1 + i%2})
+		info.State.Msgs = 1000 - 100*i
+		found.judge(info, begin.Add(time.Duration(i)*10*time.Second))
+	}
+	if found.behind["p2"].certain {
+		t.Errorf("%+v", found.behind)
+	}
+}
+
+// TestJoiningServersAreNotLacking checks that a stream that is being copied to more servers does not lack servers.
+func TestJoiningServersAreNotLacking(t *testing.T) {
+	t.Parallel()
+	var found copies
+	info := infoOf(1)
+	info.Cluster.Desired = &jetstream.DesiredClusterInfo{}
+	for range 3 {
+		found.judge(info, time.Now())
+	}
+	if len(found.behind) > 0 {
+		t.Errorf("%+v", found.behind)
+	}
+}
+
 // TestSingleCopiesAreNotJudged checks that a stream with one copy lacks none.
 func TestSingleCopiesAreNotJudged(t *testing.T) {
 	t.Parallel()
