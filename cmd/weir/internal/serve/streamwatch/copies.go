@@ -69,7 +69,7 @@ func (w *CopyWatch) Run(ctx context.Context) error {
 
 // Look asks the leaders of some streams for the stream's copies: first of the streams that lack something, for at most
 // half of the look, and then of the next ones in the list. If nothing answers for a stream, Look
-// keeps what it knew of the copies.
+// keeps what it knew.
 func (w *CopyWatch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, copiesWait)
 	defer cancel()
@@ -131,12 +131,15 @@ func (w *CopyWatch) ask(look context.Context, name string, order int) {
 		delete(w.streams, name)
 		return
 	case noLeader(err):
+		if c.without.broken {
+			c.without = leaderless{}
+		}
 		c.without.certain = !c.without.since.IsZero()
 		if !c.without.certain {
 			c.without.since = c.asked
 		}
-	case err != nil && look.Err() == nil: // a later look without a leader may find another election
-		c.without = leaderless{}
+	case err != nil && look.Err() == nil:
+		c.without.broken = !c.without.since.IsZero()
 	case err == nil:
 		c.judge(s.CachedInfo(), c.asked)
 		w.remember(s.CachedInfo().Cluster)
@@ -179,7 +182,7 @@ func (w *CopyWatch) countBefore(at time.Time) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.streams {
-		long := c.without.certain && !c.without.since.After(at)
+		long := c.without.certain && !c.without.broken && !c.without.since.After(at)
 		for _, m := range c.behind {
 			long = long || m.certain && !m.since.After(at)
 		}

@@ -169,6 +169,24 @@ func TestStreamWithoutLeader(t *testing.T) {
 	if l := w.Lacking(); len(l) != 1 || !l[0].Leaderless || l[0].Count != 1 || l[0].Streams[0].Stream != "there" {
 		t.Errorf("after two looks: %+v", l)
 	}
+	if w.countBefore(time.Now()) != 1 {
+		t.Error("the stream is not counted")
+	}
+	nothing, err := jetstream.NewWithAPIPrefix(js.Conn(), "nothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.JetStream = stream.FromLeader(nothing)
+	w.Look(t.Context())
+	if n := w.countBefore(time.Now()); n != 0 || strings.Contains(log.String(), "any more") {
+		t.Errorf("without an answer %d streams are counted, or the log says that they have leaders: %s", n, log)
+	}
+	w.JetStream = stream.FromLeader(electing)
+	w.Look(t.Context())
+	if l := w.Lacking(); len(l) != 0 {
+		t.Errorf("after one look at what may be another election: %+v", l)
+	}
+	w.Look(t.Context())
 	w.JetStream = stream.FromLeader(js)
 	w.Look(t.Context())
 	if l := w.Lacking(); len(l) != 0 {

@@ -29,6 +29,7 @@ type copies struct {
 type leaderless struct {
 	since   time.Time
 	certain bool // at least two looks found none
+	broken  bool // the last look failed, so that the next one begins anew: it may find another election
 }
 
 // missing is a copy that lacks entries.
