@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -159,7 +159,7 @@ func TestStartWarnsOfOldServers(t *testing.T) {
 	c := syncServer(t, "")("other")
 	var log bytes.Buffer
 	check := &Check{
-		Conn: c.Conn, JetStream: c.JetStream, Denied: c.Denied, Settings: &config.Settings{},
+		Conn: c.Conn, JetStream: c.JetStream, Denied: c.Denied, Settings: &environment.Settings{},
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	check.syncs(t.Context(), "") // without the right it knows only the version that the connection tells
@@ -189,7 +189,7 @@ func TestStartKnowsItsServers(t *testing.T) {
 	c := syncServer(t, "")("other")
 	var log bytes.Buffer
 	check := &Check{
-		Conn: c.Conn, JetStream: c.JetStream, Denied: c.Denied, Settings: &config.Settings{},
+		Conn: c.Conn, JetStream: c.JetStream, Denied: c.Denied, Settings: &environment.Settings{},
 		Log: slog.New(slog.NewTextHandler(&log, nil)), mayAskSyncing: true,
 	}
 	hubs := []Syncing{{"hub1", "2.14.3", true, time.Minute}, {"hub2", "2.14.3", true, time.Minute}, {"hub3", "2.14.3", true, time.Minute}}

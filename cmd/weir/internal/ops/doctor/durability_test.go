@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/ingest/await"
 
@@ -74,7 +74,7 @@ func answering(t *testing.T, url, subject, answer string) *nats.Conn {
 func examineAt(t *testing.T, url string) []Finding {
 	t.Helper()
 	t.Setenv("WEIR_NATS_URL", url)
-	s, err := config.ReadSettings()
+	s, err := environment.Read()
 	if err != nil {
 		t.Fatal(err)
 	}

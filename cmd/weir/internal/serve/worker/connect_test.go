@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/ingest/await"
 
@@ -20,7 +20,7 @@ import (
 // TestWhyNotConnected checks that a reason that several reconnecting connections share is logged once.
 func TestWhyNotConnected(t *testing.T) {
 	var log bytes.Buffer
-	w := &link{settings: &config.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	w := &link{settings: &environment.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	tell := w.whyNotConnected()
 	var connections sync.WaitGroup
 	for range 8 {
@@ -53,7 +53,7 @@ func TestExpectedRefusalIsNotLogged(t *testing.T) {
 	log := make(lines, 16)
 	w := &link{
 		lifetime: newLifetime(t.Context(), time.Second, slog.New(slog.NewTextHandler(log, nil))),
-		settings: &config.Settings{Instance: "one"}, natsURL: "nats://u:x@" + ns.Addr().String(),
+		settings: &environment.Settings{Instance: "one"}, natsURL: "nats://u:x@" + ns.Addr().String(),
 	}
 	t.Cleanup(func() {
 		if err := errors.Join(w.undo(), await.Result(t, "the end of the parts", w.lower.Wait)); err != nil {
