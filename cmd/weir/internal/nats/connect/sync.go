@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +19,11 @@ import (
 // server's INFO nor in what JetStream says of an account or a stream.
 const SyncRight = "$SYS.REQ.SERVER.PING.JSZ"
 
-// syncWait bounds the wait for the answers of all servers.
-const syncWait = 2 * time.Second
+// Bounds of the wait for answers.
+const (
+	syncWait = 2 * time.Second        // for those of all servers
+	restWait = 500 * time.Millisecond // for the others after all servers that store weir's streams have answered
+)
 
 // ErrOthers says that servers have answered, but none of those that store weir's streams: the user has the right on
 // other servers, for example on those to which a leaf node connects.
@@ -44,6 +46,7 @@ type syncAnswer struct {
 		ID      string `json:"id"`
 		Name    string `json:"name"`
 		Version string `json:"ver"`
+		Cluster string `json:"cluster"`
 		Domain  string `json:"domain"`
 	} `json:"server"`
 	Data struct {
@@ -73,10 +76,12 @@ func ServersOf(c *jetstream.ClusterInfo) (names []string) {
 	return names
 }
 
-// AskSyncing asks the servers of a JetStream domain how they sync, and returns their answers in the order of their
-// names. missing is how many servers of the domain have not answered within two seconds. The error is ErrMayNotAsk if
-// the user lacks the right, and ErrOthers if none of the servers with the names own has answered. If own is empty, the
-// server of the connection must have answered.
+// AskSyncing asks the servers of a JetStream domain how they sync. It returns the answers of the servers own, which store
+// weir's streams, and of the other servers of their cluster, in the order of their names. Servers of other clusters
+// answer too: in a supercluster, and beside leaf nodes. missing is how many of the servers own have not answered within
+// two seconds, and how many servers answered that they cannot say. The error is ErrMayNotAsk if the user lacks the
+// right, and ErrOthers if only servers other than own have answered. If own is empty, the server of the connection
+// stands for it.
 func AskSyncing(
 	ctx context.Context, nc *nats.Conn, denied *Denials, domain string, own []string,
 ) (servers []Syncing, missing int, err error) {
@@ -94,40 +99,88 @@ func AskSyncing(
 	if err := nc.PublishRequest(SyncRight, inbox, nil); err != nil {
 		return nil, 0, err
 	}
-	known, size := map[string]Syncing{}, 1
-	for len(known) < size {
-		msg, err := answers.NextMsgWithContext(asking)
+	if len(own) == 0 {
+		own = []string{nc.ConnectedServerName()}
+	}
+	told := syncAnswers{own: own, byID: map[string]syncAnswer{}}
+	for wait := asking; !told.byAllOwn() || len(told.byID) < told.size; {
+		msg, err := answers.NextMsgWithContext(wait)
 		if errors.Is(err, nats.ErrNoResponders) || errors.Is(context.Cause(asking), nats.ErrPermissionViolation) {
 			return nil, 0, ErrMayNotAsk
 		}
-		if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		if err != nil && ctx.Err() == nil && wait.Err() != nil {
 			break
 		} else if err != nil {
 			return nil, 0, err
 		}
 		var a syncAnswer
-		switch err := json.Unmarshal(msg.Data, &a); {
-		case err != nil:
+		if err := json.Unmarshal(msg.Data, &a); err != nil {
 			return nil, 0, fmt.Errorf("an answer on %s: %w", SyncRight, err)
-		case a.Error != nil:
-			return nil, 0, fmt.Errorf("server %s: %s", a.Server.Name, a.Error.Description)
-		case a.Data.Disabled || a.Server.Domain != domain: // it stores nothing of this domain
+		}
+		if a.Data.Disabled || a.Server.Domain != domain { // it stores nothing of this domain
 			continue
 		}
-		size = max(size, a.Data.Meta.Size)
-		known[a.Server.ID] = Syncing{a.Server.Name, a.Server.Version, a.Data.Config.SyncAlways, a.Data.Config.SyncInterval}
+		told.size = max(told.size, a.Data.Meta.Size)
+		told.byID[a.Server.ID] = a
+		if wait == asking && told.byAllOwn() {
+			rest, cancel := context.WithTimeout(asking, restWait)
+			defer cancel()
+			wait = rest
+		}
 	}
-	if len(known) == 0 {
+	return told.judge()
+}
+
+// syncAnswers are the answers of servers of one JetStream domain.
+type syncAnswers struct {
+	own  []string // the servers that store weir's streams
+	size int      // how many servers can answer, those of other clusters included
+	byID map[string]syncAnswer
+}
+
+// byAllOwn reports whether all of weir's servers have answered.
+func (s *syncAnswers) byAllOwn() bool {
+	names := map[string]bool{}
+	for _, a := range s.byID {
+		names[a.Server.Name] = true
+	}
+	return !slices.ContainsFunc(s.own, func(name string) bool { return !names[name] })
+}
+
+// judge returns what AskSyncing does.
+func (s *syncAnswers) judge() (servers []Syncing, missing int, err error) {
+	if len(s.byID) == 0 {
 		return nil, 0, fmt.Errorf("no server with JetStream has answered on %s within %s", SyncRight, syncWait)
 	}
-	if len(own) == 0 {
-		own = []string{nc.ConnectedServerName()}
+	without, clusters := map[string]bool{}, map[string]bool{}
+	for _, name := range s.own {
+		without[name] = true
 	}
-	servers = slices.SortedFunc(maps.Values(known), func(a, b Syncing) int { return strings.Compare(a.Server, b.Server) })
-	if !slices.ContainsFunc(servers, func(s Syncing) bool { return slices.Contains(own, s.Server) }) {
-		return nil, 0, ErrOthers
+	for _, a := range s.byID {
+		if without[a.Server.Name] && a.Server.Cluster != "" {
+			clusters[a.Server.Cluster] = true
+		}
 	}
-	return servers, max(0, size-len(servers)), nil
+	for _, a := range s.byID {
+		switch own := slices.Contains(s.own, a.Server.Name); {
+		case !own && !clusters[a.Server.Cluster]:
+		case a.Error != nil:
+			without[a.Server.Name] = true
+			err = fmt.Errorf("server %s: %s", a.Server.Name, a.Error.Description)
+		default:
+			delete(without, a.Server.Name)
+			c := a.Data.Config
+			servers = append(servers, Syncing{a.Server.Name, a.Server.Version, c.SyncAlways, c.SyncInterval})
+		}
+	}
+	if len(servers) > 0 {
+		slices.SortFunc(servers, func(a, b Syncing) int { return strings.Compare(a.Server, b.Server) })
+		return servers, len(without), nil
+	}
+	if err == nil {
+		err = ErrOthers
+	}
+	return nil, 0, err
 }
 
 // release is a version of nats-server: major, minor, patch.

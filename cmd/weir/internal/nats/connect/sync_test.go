@@ -88,17 +88,18 @@ func TestServerTellsItsSyncing(t *testing.T) {
 	}
 }
 
-// answerAs answers the question for servers of a cluster with three, in an account that does not import it.
-func answerAs(t *testing.T, c *Connection, servers ...Syncing) {
+// answerAs answers the question for servers of a cluster, in an account that does not import it. Together with those of
+// other clusters there are three servers.
+func answerAs(t *testing.T, c *Connection, cluster string, servers ...Syncing) {
 	t.Helper()
-	answer := func(id int, s Syncing, domain string) []byte {
-		return fmt.Appendf(nil, `{"server":{"id":"%d","name":%q,"ver":%q,"domain":%q},"data":{"config":{"sync_always":%t,"sync_interval":%d},"meta_cluster":{"cluster_size":3}}}`,
-			id, s.Server, s.Version, domain, s.Always, s.Every)
+	const told = `{"server":{"id":%q,"name":%[1]q,"ver":%q,"cluster":%q,"domain":%q},"data":{"config":{"sync_always":%t,"sync_interval":%d},"meta_cluster":{"cluster_size":3}}}`
+	answer := func(s Syncing, domain string) []byte {
+		return fmt.Appendf(nil, told, s.Server, s.Version, cluster, domain, s.Always, s.Every)
 	}
 	_, err := c.Conn.Subscribe(SyncRight, func(m *nats.Msg) {
-		err := errors.Join(m.Respond([]byte(`{"server":{"id":"9","name":"core"},"data":{"disabled":true}}`)), m.Respond(answer(8, Syncing{Server: "leaf"}, "leaf")))
-		for id, s := range servers {
-			err = errors.Join(err, m.Respond(answer(id, s, "")))
+		err := errors.Join(m.Respond([]byte(`{"server":{"id":"9","name":"core"},"data":{"disabled":true}}`)), m.Respond(answer(Syncing{Server: "leaf"}, "leaf")))
+		for _, s := range servers {
+			err = errors.Join(err, m.Respond(answer(s, "")))
 		}
 		if err != nil {
 			t.Error(err)
@@ -110,14 +111,50 @@ func answerAs(t *testing.T, c *Connection, servers ...Syncing) {
 }
 
 // TestServersThatAreMissing checks that servers without JetStream and of other domains do not count, and that servers
-// of the cluster that do not answer are counted.
+// with weir's streams are counted that do not answer, or cannot.
 func TestServersThatAreMissing(t *testing.T) {
 	c := syncServer(t, "")("other")
 	up := []Syncing{{"n1", "2.15.2", true, time.Minute}, {"n2", "2.15.0", false, time.Second}}
-	answerAs(t, c, up[1], up[0])
-	servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", nil)
+	answerAs(t, c, "c", up[1], up[0])
+	own := []string{"n1", "n2", "n3"}
+	servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", own)
 	if err != nil || missing != 1 || !slices.Equal(servers, up) {
-		t.Errorf("%+v, %d missing, %v", servers, missing, err)
+		t.Errorf("n3 does not answer: %+v, %d missing, %v", servers, missing, err)
+	}
+	if _, err := c.Conn.Subscribe(SyncRight, func(m *nats.Msg) {
+		if err := m.Respond([]byte(`{"server":{"id":"n3","name":"n3","cluster":"c"},"error":{"description":"broken"}}`)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	servers, missing, err = AskSyncing(t.Context(), c.Conn, c.Denied, "", own)
+	if err != nil || missing != 1 || !slices.Equal(servers, up) {
+		t.Errorf("n3 answers with an error: %+v, %d missing, %v", servers, missing, err)
+	}
+	if servers, _, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", []string{"n4"}); !errors.Is(err, ErrOthers) {
+		t.Errorf("only n4 has weir's streams: %+v, %v", servers, err)
+	}
+}
+
+// TestOtherClustersAnswer checks that servers of other clusters of a supercluster do not count, neither if they answer
+// nor if they do not.
+func TestOtherClustersAnswer(t *testing.T) {
+	c := syncServer(t, "")("other")
+	up := []Syncing{{"n1", "2.15.2", true, time.Minute}, {"n2", "2.15.2", true, time.Second}}
+	answerAs(t, c, "near", up...)
+	for name, own := range map[string][]string{"all": {"n1", "n2"}, "one": {"n2"}, "that of the connection": nil} {
+		servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", own)
+		if err != nil || missing != 0 || !slices.Equal(servers, up) {
+			t.Errorf("%s, without the other cluster: %+v, %d missing, %v", name, servers, missing, err)
+		}
+	}
+	answerAs(t, c, "far", Syncing{"r1", "2.14.0", false, time.Hour})
+	for name, own := range map[string][]string{"all": {"n1", "n2"}, "one": {"n2"}, "that of the connection": nil} {
+		servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", own)
+		if err != nil || missing != 0 || !slices.Equal(servers, up) {
+			t.Errorf("%s, with the other cluster: %+v, %d missing, %v", name, servers, missing, err)
+		}
 	}
 }
 
@@ -125,14 +162,20 @@ func TestServersThatAreMissing(t *testing.T) {
 // those of servers to which a leaf node connects.
 func TestOtherServersAnswer(t *testing.T) {
 	c := syncServer(t, "")("other")
-	answerAs(t, c, Syncing{"hub1", "2.15.2", true, time.Minute}, Syncing{"hub2", "2.15.2", true, time.Minute}, Syncing{"hub3", "2.15.2", true, time.Minute})
+	hubs := []Syncing{{"hub1", "2.15.2", true, time.Minute}, {"hub2", "2.15.2", true, time.Minute}}
+	answerAs(t, c, "hub", hubs...)
 	for _, own := range [][]string{nil, {"n1"}, {"n1", "n2"}} {
 		if servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", own); !errors.Is(err, ErrOthers) || servers != nil || missing != 0 {
 			t.Errorf("weir's are %v: %+v, %d missing, %v", own, servers, missing, err)
 		}
 	}
-	if servers, _, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", []string{"n1", "hub3"}); err != nil || len(servers) != 3 {
-		t.Errorf("a hub is weir's: %+v, %v", servers, err)
+	if servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", []string{"n1", "hub2"}); err != nil || missing != 1 || len(servers) != 2 {
+		t.Errorf("a hub is weir's: %+v, %d missing, %v", servers, missing, err)
+	}
+	alone := Syncing{"n1", "2.15.2", true, time.Second}
+	answerAs(t, c, "", alone, Syncing{"another", "2.14.0", false, time.Hour})
+	if servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "", nil); err != nil || missing != 0 || !slices.Equal(servers, []Syncing{alone}) {
+		t.Errorf("a leaf node without a cluster is weir's: %+v, %d missing, %v", servers, missing, err)
 	}
 	info := &jetstream.ClusterInfo{Leader: "n1", Replicas: []*jetstream.PeerInfo{{Name: "n2"}}}
 	if got := ServersOf(info); !slices.Equal(got, []string{"n1", "n2"}) || ServersOf(nil) != nil || ServersOf(&jetstream.ClusterInfo{}) != nil {
@@ -168,7 +211,7 @@ func TestStartWarnsOfOldServers(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("a server of version %s got %s", server.VERSION, log.String())
 	}
-	answerAs(t, c, Syncing{"n1", "2.14.3", true, time.Minute}, Syncing{"n2", "2.14.3", false, time.Minute}, Syncing{"n3", "2.15.1", true, time.Minute})
+	answerAs(t, c, "c", Syncing{"n1", "2.14.3", true, time.Minute}, Syncing{"n2", "2.14.3", false, time.Minute}, Syncing{"n3", "2.15.1", true, time.Minute})
 	check.syncs(t.Context(), "")
 	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "server=n1 version=2.14.3") || !strings.Contains(text, lossByDeletes) {
 		t.Errorf("the log: %s", text)
@@ -193,7 +236,7 @@ func TestStartKnowsItsServers(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&log, nil)), mayAskSyncing: true,
 	}
 	hubs := []Syncing{{"hub1", "2.14.3", true, time.Minute}, {"hub2", "2.14.3", true, time.Minute}, {"hub3", "2.14.3", true, time.Minute}}
-	answerAs(t, c, hubs...)
+	answerAs(t, c, "hub", hubs...)
 	if _, err := c.JetStream.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ConfigBucket}); err != nil {
 		t.Fatal(err)
 	}
