@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ import (
 
 // TestServerWithoutCopies checks on three NATS servers that `weir doctor` names a server that is stopped, and a server
 // that starts without a stream because the stream's Raft snapshot is damaged. The finding goes when that server has its
-// copies again, which the advised remedy gives it. `weir status` still answers when one server is left, and says that
+// streams again with all their messages, which the advised remedy gives it. `weir status` still answers when one server is left, and says that
 // streams have no leader.
 func TestServerWithoutCopies(t *testing.T) {
 	t.Parallel()
@@ -37,11 +38,12 @@ func TestServerWithoutCopies(t *testing.T) {
 	servers.AwaitCluster(t, cluster)
 	url := strings.Join(urls, ",")
 	weirtest.NewReplicas(t, url, 1, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/s, capacity: 5}\n", "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")
+	doctor := func() string { return program.Command(t, []string{"WEIR_NATS_URL=" + url}, "doctor").Stdout }
 	awaitFinding := func(what string, found func(lines string) bool) (lines string) {
 		t.Helper()
 		await.Until(t, what, func() bool {
 			lines = ""
-			for line := range strings.Lines(program.Command(t, []string{"WEIR_NATS_URL=" + url}, "doctor").Stdout) {
+			for line := range strings.Lines(doctor()) {
 				if strings.Contains(line, "current copy of") {
 					lines += line
 				}
@@ -92,7 +94,17 @@ func TestServerWithoutCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster[2] = start(2, last)
-	awaitFinding("the end of the finding", func(lines string) bool { return lines == "" })
+	want := contents(t, cluster[0])
+	if len(want) != streams {
+		t.Errorf("a server has %d streams, want %d: %v", len(want), streams, want)
+	}
+	await.Until(t, "the streams of the other servers, with all messages", func() bool {
+		return cluster[2].Healthz(nil).Status == "ok" && maps.Equal(contents(t, cluster[2]), contents(t, cluster[0]))
+	})
+	await.Until(t, "the end of the finding", func() bool {
+		text := doctor()
+		return strings.Contains(text, "weir runs and is healthy: 1 api, dispatched by 1 replica") && !strings.Contains(text, "current copy of")
+	})
 
 	for _, s := range cluster[1:] {
 		s.Shutdown()
@@ -112,4 +124,21 @@ func raftGroups(t *testing.T, s *server.Server) int {
 		t.Fatal(err)
 	}
 	return info.HAAssets
+}
+
+// contents returns the first and last sequence and the number of messages of each stream that a server stores.
+func contents(t *testing.T, s *server.Server) map[string]string {
+	t.Helper()
+	info, err := s.Jsz(&server.JSzOptions{Streams: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := map[string]string{}
+	for _, account := range info.AccountDetails {
+		for i := range account.Streams {
+			state := &account.Streams[i].State
+			streams[account.Streams[i].Name] = fmt.Sprintf("%d to %d, %d messages", state.FirstSeq, state.LastSeq, state.Msgs)
+		}
+	}
+	return streams
 }
