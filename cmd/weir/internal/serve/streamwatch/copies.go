@@ -124,12 +124,16 @@ func (w *CopyWatch) ask(look context.Context, name string, order int) {
 	s, err := w.JetStream.Stream(ctx, name)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.streams[name]
-	c.order, c.asked = order, time.Now()
+	c, known := w.streams[name]
+	wasGone := c.gone
+	c.order, c.asked, c.gone = order, time.Now(), false
 	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		delete(w.streams, name)
-		return
+	case errors.Is(err, jetstream.ErrStreamNotFound): // or a server that lacks the stream answers in the leader's place
+		if wasGone || !known {
+			delete(w.streams, name)
+			return
+		}
+		c.gone = true
 	case noLeader(err):
 		if c.without.broken {
 			c.without = leaderless{}

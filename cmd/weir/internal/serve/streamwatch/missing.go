@@ -18,6 +18,7 @@ const (
 type copies struct {
 	order         int       // the stream's place in the list
 	asked         time.Time // when the last look at the stream ended
+	gone          bool      // at the last look the server had no such stream
 	last, msgs    uint64    // the stream's last sequence, and how many messages it had
 	known         bool      // last and msgs are known
 	current, want int

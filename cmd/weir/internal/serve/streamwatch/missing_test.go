@@ -63,6 +63,7 @@ func TestCopiesAreJudged(t *testing.T) {
 		"it was away before":          {append(slices.Clone(gone), behind(900, 100)...), 0, "p2", -time.Minute},
 		"away before, and now busy":   {append(slices.Clone(gone), behind(5)...), 100, "-", 0},
 		"a new leader of a busy one":  {append(behind(4, 3), is(peer{Lag: 1000})), 100, "-", 0},
+		"it has not joined":           {[][]peer{is(peer{Pending: true}), is(peer{Pending: true})}, 100, "p2", 0},
 		"it is back":                  {append(slices.Clone(gone), is(peer{Current: true})), 0, "-", 0},
 		"it moves": {
 			[][]peer{append(is(peer{Current: true}), peer{Name: "n3"}), append(is(peer{Current: true}), peer{Name: "n3"})}, 0, "-", 0,
