@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/serve/admin"
@@ -33,16 +34,21 @@ func (s *Status) lack(l admin.Lacking) {
 	s.lacking[i] = most
 }
 
-// judgeCopies adds a problem about streams without a leader, and a warning, after admin.CatchesUp a problem, about each
-// server that lacks copies.
+// electionEnds is how long streams may have no leader until that is a problem. After a server was killed, the others
+// elect leaders in one round or two, of up to nine seconds each.
+const electionEnds = 30 * time.Second
+
+// judgeCopies adds a warning about streams without a leader, and about each server that lacks copies. After
+// electionEnds or admin.CatchesUp that is a problem.
 func (s *Status) judgeCopies() {
 	slices.SortFunc(s.lacking, func(a, b admin.Lacking) int {
 		return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Peer, b.Peer), cmp.Compare(copiesText(a), copiesText(b)))
 	})
 	for _, l := range s.lacking {
-		young := s.At.Sub(l.Since) < admin.CatchesUp
+		age := s.At.Sub(l.Since)
+		young := age < admin.CatchesUp
 		p := Problem{copiesText(l), copiesFix(l, len(s.lacking) == 1, young)}
-		if !l.Leaderless && young {
+		if l.Leaderless && age < electionEnds || !l.Leaderless && young {
 			s.Warnings = append(s.Warnings, p)
 		} else {
 			s.Problems = append(s.Problems, p)
