@@ -206,6 +206,13 @@ const (
 	noKnownLoss   = "no loss of what it has synced is known of this version, but weir is tested with " + SyncedServer
 )
 
+// Untested reports whether weir knows neither of a loss in a power cut on servers of a version, nor was tested with it or
+// an earlier one.
+func Untested(version string) bool {
+	_, ok := releaseOf(version)
+	return !ok || KnownLosses(version) == noKnownLoss
+}
+
 // KnownLosses returns which losses in a power cut are known of a version of nats-server that syncs every write. It
 // returns "" from SyncedServer on, and for a version that it cannot read.
 func KnownLosses(version string) string {

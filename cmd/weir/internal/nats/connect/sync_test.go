@@ -193,6 +193,9 @@ func TestKnownLosses(t *testing.T) {
 		if got := KnownLosses(version); got != want {
 			t.Errorf("version %s: %q, want %q", version, got, want)
 		}
+		if got, untested := Untested(version), want == noKnownLoss || version == "unknown"; got != untested {
+			t.Errorf("version %s: untested is %t", version, got)
+		}
 	}
 }
 

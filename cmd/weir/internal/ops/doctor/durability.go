@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,11 +35,11 @@ func (e *examination) durability(ctx context.Context, domain string, of *jetstre
 	switch {
 	case errors.Is(err, connect.ErrMayNotAsk), errors.Is(err, connect.ErrOthers):
 		e.watch("on the servers that store weir's streams, give weir's account the import and this user the right, as deploy/nats/accounts.conf does; "+
-			"or ask there as a user of the system account: nats server request jetstream. If it is the server inside another weir, see its WEIR_DURABILITY",
+			"or run weir doctor as an operator, or ask there as a user of the system account: nats server request jetstream. If it is the server inside another weir, see its WEIR_DURABILITY",
 			"whether a power cut would lose anything is not known: %v (publish to %q, imported from the system account)", err, connect.SyncRight)
-		if losses := connect.KnownLosses(conn.ConnectedServerVersion()); losses != "" {
+		if version := conn.ConnectedServerVersion(); !connect.Untested(version) && connect.KnownLosses(version) != "" {
 			e.watch("upgrade the servers to NATS "+connect.SyncedServer+" or later", "the NATS server at %s is version %s. If it has sync_interval: always: %s",
-				e.Connection.At, conn.ConnectedServerVersion(), losses)
+				e.Connection.At, version, connect.KnownLosses(version))
 		}
 		return
 	case err != nil:
@@ -51,7 +52,7 @@ func (e *examination) durability(ctx context.Context, domain string, of *jetstre
 // syncing says what a power cut would lose on servers that sync in this way. missing is how many more servers there
 // are; copies is how many copies weir's streams have, 0 if that is not known.
 func (e *examination) syncing(servers []connect.Syncing, missing, copies int) {
-	var late, names []string
+	var late, names, untested []string
 	every := time.Duration(0)
 	older := map[string][]string{} // the servers that sync every write, by a version on which that is not enough
 	for _, s := range servers {
@@ -59,6 +60,8 @@ func (e *examination) syncing(servers []connect.Syncing, missing, copies int) {
 		switch {
 		case !s.Always:
 			late, every = append(late, s.Server), max(every, s.Every)
+		case connect.Untested(s.Version):
+			untested = append(untested, s.Version)
 		case connect.KnownLosses(s.Version) != "":
 			older[s.Version] = append(older[s.Version], s.Server)
 		}
@@ -84,8 +87,11 @@ func (e *examination) syncing(servers []connect.Syncing, missing, copies int) {
 	}
 	if len(late) == 0 && len(older) == 0 {
 		lost := "a power cut loses nothing that was accepted"
-		if missing > 0 {
+		switch slices.Sort(untested); {
+		case missing > 0:
 			lost = "what the others do is not known"
+		case len(untested) > 0:
+			lost = fmt.Sprintf("no loss is known of NATS %s, but weir is tested with %s", strings.Join(slices.Compact(untested), ", "), connect.SyncedServer)
 		}
 		e.fine("%s: NATS syncs every write before it acknowledges it (sync_interval: always); %s", strings.Join(names, ", "), lost)
 	}
