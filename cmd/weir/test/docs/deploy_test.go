@@ -391,7 +391,7 @@ func TestComposeClusterForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"WEIR_NATS_URL=nats://operator:try-operator@" + cluster[0].Addr().String(), "WEIR_NATS_INBOX=_INBOX.operator"}
+	env := []string{"WEIR_NATS_URL=nats://operator:secret-of-operator@" + cluster[0].Addr().String(), "WEIR_NATS_INBOX=_INBOX.operator"}
 	if got := program.Command(t, env, "doctor"); !strings.Contains(got.Stdout, "nats-1, nats-2, nats-3: NATS syncs every write") {
 		t.Errorf("weir doctor: %+v", got)
 	}
