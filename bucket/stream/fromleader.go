@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,10 +15,13 @@ import (
 // leaderPause is how long FromLeader waits before it asks for a stream without a leader again.
 const leaderPause = 250 * time.Millisecond
 
+// ErrNoLeader reports that servers answered for a stream, but not its leader.
+var ErrNoLeader = errors.New("the stream has no leader")
+
 // FromLeader returns a JetStream whose information about a stream comes from the stream's leader. While a stream has no
 // leader, nats-server lets every member answer, and a member may lack the last messages. The method Stream, and Info of
 // a stream that it returned, accept no such answer. They ask again until the leader answers, and fail as they do if no
-// server answers.
+// server answers; the error then also wraps ErrNoLeader.
 func FromLeader(js jetstream.JetStream) jetstream.JetStream { return led{js} }
 
 type led struct{ jetstream.JetStream }
@@ -59,13 +63,15 @@ func (l led) ask(
 		ctx, cancel = context.WithTimeout(ctx, l.Options().DefaultTimeout)
 		defer cancel()
 	}
-	for {
+	for leaderless := false; ; leaderless = true {
 		info, err := request(ctx)
-		if err != nil || leaderAnswered(info.Cluster) {
-			return info, err
-		}
-		if !Sleep(ctx, leaderPause) {
-			return nil, fmt.Errorf("stream %s has no leader: %w", name, ctx.Err())
+		switch {
+		case err == nil && leaderAnswered(info.Cluster):
+			return info, nil
+		case err != nil && (!leaderless || ctx.Err() == nil):
+			return nil, err
+		case err != nil, !Sleep(ctx, leaderPause):
+			return nil, fmt.Errorf("stream %s: %w: %w", name, ErrNoLeader, ctx.Err())
 		}
 	}
 }
@@ -94,7 +100,7 @@ func StateOf(ctx context.Context, nc *nats.Conn, stream, filter string) (*jetstr
 			return answer.State, nil
 		}
 		if !Sleep(ctx, leaderPause) {
-			return nil, fmt.Errorf("stream %s has no leader: %w", stream, ctx.Err())
+			return nil, fmt.Errorf("stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
 		}
 	}
 }

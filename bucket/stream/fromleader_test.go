@@ -94,7 +94,7 @@ func TestFromLeader(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := ask(ctx); !errors.Is(err, context.DeadlineExceeded) || !unanswered(err) {
+		if err := ask(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNoLeader) || !unanswered(err) {
 			t.Errorf("%s without a leader: %v", name, err)
 		}
 	}

@@ -6,11 +6,14 @@
 #   (umask 077; nsc generate creds -a WEIR -n worker > worker.creds)       # WEIR_NATS_CREDS=worker.creds WEIR_NATS_INBOX=_INBOX.worker
 #   (umask 077; nsc generate creds -a VIEWERS -n viewer > viewer.creds)
 #
+# SYSTEM=SYS gives the right with which `weir doctor` says what a power cut would lose, and needs the keys of the system account.
+#
 # Run again, as after an upgrade of weir, it adds what is missing and leaves the keys as they are. Rights stand in the credentials: generate
 # those anew, and push. It takes no right away: `nsc edit user --rm SUBJECT` does.
 set -eu
 ACCOUNT=${ACCOUNT:-WEIR}
 VIEWERS=${VIEWERS:-VIEWERS}   # an account of their own: accounts.conf says why
+SYSTEM=${SYSTEM:-}            # SYS, if workers and operators may ask how the servers sync: accounts.conf says what else that shows
 if [ "$ACCOUNT" = "$VIEWERS" ]; then
   echo "nsc.sh: ACCOUNT and VIEWERS are both $ACCOUNT: viewers in weir's account could write there; name two" >&2
   exit 2
@@ -38,7 +41,23 @@ has() {
 }
 
 account "$ACCOUNT"
-nsc edit account "$ACCOUNT" --js-enable 0    # no tiers: streams of one replica and of three
+case $(nsc describe account "$ACCOUNT" --field nats.limits.disk_storage 2>/dev/null) in
+  '' | null | 0) nsc edit account "$ACCOUNT" --js-enable 0 ;;    # no tiers: streams of one replica and of three
+esac                                                             # nsc refuses to enable it twice
+
+# The question of weir doctor, which needs a token of the system account.
+syncs='$SYS.REQ.SERVER.PING.JSZ'
+if [ -n "$SYSTEM" ]; then
+  has "$SYSTEM" exports "$syncs" ||
+    nsc add export --account "$SYSTEM" --name "$syncs" --subject "$syncs" --private --service --response-type Stream
+  if ! has "$ACCOUNT" imports "$syncs"; then
+    token=$(mktemp)
+    nsc generate activation --account "$SYSTEM" --target-account "$(nsc describe account "$ACCOUNT" --field sub | tr -d '"')" \
+      --subject "$syncs" --output-file "$token"
+    nsc add import --account "$ACCOUNT" --name "$syncs" --token "$token" --local-subject "$syncs"
+    rm "$token"
+  fi
+fi
 
 user "$ACCOUNT" producer \
   --allow-pub 'weir.jobs.>' \
@@ -72,6 +91,7 @@ user "$ACCOUNT" worker \
   --allow-pub '$JS.API.CONSUMER.DELETE.*.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SYS.REQ.USER.INFO' \
+  --allow-pub '$SYS.REQ.SERVER.PING.JSZ' \
   --allow-pub 'weir.operator.>' \
   --allow-pub '$SRV.>' \
   --allow-sub '_INBOX.worker.>' \
@@ -108,6 +128,7 @@ user "$ACCOUNT" operator \
   --allow-pub '$JS.API.CONSUMER.DELETE.*.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SRV.>' \
+  --allow-pub '$SYS.REQ.SERVER.PING.JSZ' \
   --allow-sub '_INBOX.operator.>' \
   --allow-sub 'weir.events.>'
 

@@ -190,7 +190,7 @@ func TestRolesMayDoNoMore(t *testing.T) {
 		"$JS.API.STREAM.MSG.GET.WEIR_pay_0": "worker operator", "$JS.API.STREAM.MSG.GET.WEIR_DEAD": "worker operator viewer",
 		"$JS.API.CONSUMER.CREATE.WEIR_pay_0.x": "worker operator", "$JS.API.CONSUMER.CREATE.WEIR_DEAD.x": "worker operator viewer",
 		"$JS.API.DIRECT.GET.KV_weir_control.k": "worker operator", "$JS.API.DIRECT.GET.KV_weir_config.k": "worker operator viewer",
-		"_INBOX.somebody.x": "worker", "other.subject": "", "$SYS.REQ.SERVER.PING": "",
+		"_INBOX.somebody.x": "worker", "other.subject": "", "$SYS.REQ.SERVER.PING": "", "$SYS.REQ.SERVER.PING.JSZ": "worker operator",
 	}
 	subscribe := map[string]string{
 		"weir.jobs.>": "worker", "weir.q.>": "", "weir.results.>": "", "weir.events.>": "operator viewer", "weir.operator.>": "worker",

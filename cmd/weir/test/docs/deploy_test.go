@@ -359,7 +359,8 @@ func TestComposeConfigurationRuns(t *testing.T) {
 	}
 }
 
-// TestComposeClusterForms starts three nats-servers with compose's configuration, except for addresses.
+// TestComposeClusterForms starts three nats-servers with compose's configuration, except for addresses. A worker starts,
+// and an operator learns from weir doctor that a power cut loses nothing.
 func TestComposeClusterForms(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -389,6 +390,10 @@ func TestComposeClusterForms(t *testing.T) {
 	w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
+	}
+	env := []string{"WEIR_NATS_URL=nats://operator:secret-of-operator@" + cluster[0].Addr().String(), "WEIR_NATS_INBOX=_INBOX.operator"}
+	if got := program.Command(t, env, "doctor"); !strings.Contains(got.Stdout, "nats-1, nats-2, nats-3: NATS syncs every write") {
+		t.Errorf("weir doctor: %+v", got)
 	}
 	w.Stop()
 	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {

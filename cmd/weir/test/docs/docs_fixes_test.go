@@ -90,7 +90,7 @@ var fieldNames = []*regexp.Regexp{
 }
 
 // noField has what a fix may say to change that is no field, by its own name.
-var noField = []string{"it", "them", "one", "this", "limit", "period", "duration", "fields", "answer", "nats", "redis", "NAME"}
+var noField = []string{"it", "them", "one", "this", "limit", "period", "duration", "fields", "answer", "nats", "redis", "sync_interval", "NAME"}
 
 // noText are parts of a fix that name no field: commands, references, and examples of addresses and paths.
 var noText = regexp.MustCompile("`[^`]*`|\\$\\{[^}]*\\}|\\S*example\\.com\\S*|/\\S+")

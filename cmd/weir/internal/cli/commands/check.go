@@ -34,7 +34,7 @@ func monitoringCommand() *cobra.Command {
 		Short: "Check weir for a monitoring system, by thresholds",
 		Long: `Checks weir for Nagios, Icinga, Sensu and other monitors that run commands. Exit code 0 is OK, 1 WARNING, 2
 CRITICAL and 3 UNKNOWN; wrong usage and a server that cannot be reached are UNKNOWN too. Every problem of
-` + "`weir status`" + ` is critical. Its warning, a budget or a quota that is used up while jobs wait, is a warning.
+` + "`weir status`" + ` is critical. Its warnings are warnings: for example a budget or a quota that is used up while jobs wait.
 Flags set thresholds for the unfinished jobs and the dead letters of an api, and for the used percentage of a quota or a
 budget. A value that reaches a threshold counts.
 

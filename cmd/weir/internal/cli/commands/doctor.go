@@ -20,9 +20,10 @@ func doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Look for future trouble: disk, clock, Redis, connections to the apis, limits that contradict each other",
 		Long: `Looks for future trouble, and prints one line per finding, with its fix. It checks what ` + "`weir status`" + `
-calls a problem; the disk, its file system and its sync time; the clock against the server's; how late this machine
-wakes a process, against the jitter; Redis and whether it evicts; limits that contradict each other and secrets that are
-missing here; and names, connections and certificates of the apis. It calls no api.
+calls a problem; the disk, its file system and its sync time; the clock against the server's; what a power cut of
+external NATS servers would lose; how late this machine wakes a process, against the jitter; Redis and whether it
+evicts; limits that contradict each other and secrets that are missing here; names, connections and certificates of the
+apis; and NATS servers that lack copies of weir's streams, as the replicas see them. It calls no api.
 
 Run it where weir runs, with weir's environment. Exit code 0: nothing has to be fixed, 1: something has, 5: the server
 cannot be reached; the other findings are printed all the same.`,

@@ -31,9 +31,10 @@ type Check struct {
 	Denied    *Denials
 	Settings  *environment.Settings
 	Config    *config.Config // nil if the configuration comes from NATS, where it is checked when it is read
+	Inside    bool           // the server is inside another weir
 	Log       *slog.Logger
 
-	mayGate bool
+	mayGate, mayAskSyncing bool
 }
 
 // MayGate reports, after Run, whether the user may answer readers in another account that imports from this one. It
@@ -56,6 +57,7 @@ func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	if err := c.payload(); err != nil {
 		return 0, err
 	}
+	c.syncs(ctx, account.Domain)
 	limits := account.Limits
 	if tier, ok := account.Tiers[fmt.Sprintf("R%d", c.Settings.Replicas)]; ok {
 		limits = tier.Limits
@@ -86,9 +88,8 @@ func (c *Check) TakesCopies(ctx context.Context) error {
 func (c *Check) at() string { return c.Conn.ConnectedUrlRedacted() }
 
 func (c *Check) version() error {
-	var major, minor int
 	version := c.Conn.ConnectedServerVersion()
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
+	if r, ok := releaseOf(version); ok && r.before(release{2, 14}) {
 		return fmt.Errorf("the nats-server at %s is version %s; weir needs %s or later: upgrade it", c.at(), version, leastServer)
 	}
 	return nil
@@ -182,6 +183,7 @@ func (c *Check) rights(ctx context.Context) error {
 		return nil // this version does not know the format of the answer
 	}
 	c.mayGate = len(may.missing(gateRights())) == 0
+	c.mayAskSyncing = may.Publish.allows(SyncRight)
 	missing := may.missing(workerRights(c.Settings))
 	if len(missing) == 0 {
 		return nil

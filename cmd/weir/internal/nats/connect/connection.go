@@ -121,7 +121,7 @@ func (a Address) with(option nats.Option) Address {
 func Open(to Address) (*Connection, error) {
 	denied := &Denials{}
 	opts := append(Patience(), nats.Name(to.Name), nats.MaxReconnects(-1),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.Note(err) }))
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { _ = denied.Note(err) }))
 	nc, err := nats.Connect(to.URL, append(opts, to.Options...)...)
 	if err != nil {
 		return nil, cli.Unreachable(Explain(to.At, to.Start, err))
@@ -164,6 +164,8 @@ func (c *Connection) Explain(err error) error {
 		return cli.Unreachable(fmt.Errorf("JetStream does not answer at %s: enable it for this account (nats-server -js), or point WEIR_NATS_URL at the server weir uses", c.At))
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
 		return cli.Unreachable(fmt.Errorf("there is no connection to the server at %s now: it is tried again, and the log of weir says why it fails", c.At))
+	case errors.Is(err, stream.ErrNoLeader):
+		return cli.Unreachable(fmt.Errorf("no leader answers at %s: start the NATS servers that do not run, and mend the connections between them: %w", c.At, err))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrConnectionClosed):
 		return cli.Unreachable(fmt.Errorf("the server at %s does not answer in time: %w", c.At, err))
 	}

@@ -1,6 +1,13 @@
 package connect
 
-import "testing"
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"weir/bucket/stream"
+)
 
 // TestOwnAddress checks that commands find the server inside weir, whatever interface it listens on.
 func TestOwnAddress(t *testing.T) {
@@ -12,5 +19,14 @@ func TestOwnAddress(t *testing.T) {
 		if got := listening(listen); got != want {
 			t.Errorf("a server that listens on %q is looked for at %s, want %s", listen, got, want)
 		}
+	}
+}
+
+// TestNoLeaderIsExplained checks that a command that finds a stream without a leader says what to do.
+func TestNoLeaderIsExplained(t *testing.T) {
+	c := &Connection{At: "here", Denied: &Denials{}}
+	err := c.Explain(fmt.Errorf("stream WEIR_DEAD: %w: %w", stream.ErrNoLeader, context.DeadlineExceeded))
+	if text := err.Error(); !strings.Contains(text, "start the NATS servers that do not run") || !strings.Contains(text, "WEIR_DEAD") {
+		t.Error(text)
 	}
 }

@@ -21,6 +21,7 @@ type Denials struct {
 	list      []string
 	onDenial  func(error)  // called for each refusal; may be nil
 	tolerated []*tolerance // tolerances that have not ended, the newest last
+	forgiven  []string     // subjects whose refusals are ignored for good
 }
 
 // tolerance is a set of subjects on which refusals are tolerated until it ends.
@@ -29,36 +30,56 @@ type tolerance struct {
 	end      context.CancelCauseFunc
 }
 
-// covers reports whether the tolerance covers a refusal. The server's text has the refused subject in quotes.
-func (t *tolerance) covers(what string) bool {
-	return len(t.subjects) == 0 || slices.ContainsFunc(t.subjects, func(subject string) bool { return strings.Contains(what, `"`+subject+`"`) })
+// covers reports whether the tolerance covers a refusal.
+func (t *tolerance) covers(what string) bool { return len(t.subjects) == 0 || names(what, t.subjects) }
+
+// names reports whether a refusal is of one of the subjects. The server's text has the refused subject in quotes.
+func names(what string, subjects []string) bool {
+	return slices.ContainsFunc(subjects, func(subject string) bool { return strings.Contains(what, `"`+subject+`"`) })
 }
 
-// Note records a refusal, and ignores any other error.
-func (d *Denials) Note(err error) {
+// Note records a refusal, and ignores any other error. It returns true for a refusal that is forgiven: then there is
+// nothing to report.
+func (d *Denials) Note(err error) (forgiven bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
+		return false
 	}
 	what := strings.TrimPrefix(err.Error(), nats.ErrPermissionViolation.Error()+": ")
-	if told := d.keep(what); told != nil {
+	told, forgiven := d.keep(what)
+	if told != nil {
 		told(err)
 	}
+	return forgiven
 }
 
 // keep records a refusal and returns the function to call with it: the end of the tolerance that covers the refusal, or
 // onDenial.
-func (d *Denials) keep(what string) (onDenial func(error)) {
+func (d *Denials) keep(what string) (onDenial func(error), forgiven bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	forgiven = names(what, d.forgiven)
 	for _, t := range slices.Backward(d.tolerated) {
 		if t.covers(what) {
-			return t.end
+			return t.end, forgiven
 		}
+	}
+	if forgiven {
+		return nil, true
 	}
 	if len(d.list) < maxDenials {
 		d.list = append(d.list, what)
 	}
-	return d.onDenial
+	return d.onDenial, false
+}
+
+// Forgive ignores refusals of a subject for good. A request for which the user may lack the right needs that besides
+// Tolerate, because the refusal may come after the wait for an answer.
+func (d *Denials) Forgive(subject string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Contains(d.forgiven, subject) {
+		d.forgiven = append(d.forgiven, subject)
+	}
 }
 
 // Tell makes Denials call f with every later refusal that is not tolerated; nil stops the calls.

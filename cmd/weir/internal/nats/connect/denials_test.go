@@ -32,3 +32,25 @@ func TestTolerate(t *testing.T) {
 		t.Errorf("a refusal there behind it: told %d times, %v", told, err)
 	}
 }
+
+// TestForgive checks that a refusal of a forgiven subject ends a request on it, and is reported at no time.
+func TestForgive(t *testing.T) {
+	refusal := func(subject string) error {
+		return fmt.Errorf("%w: Permissions Violation for Publish to %q", nats.ErrPermissionViolation, subject)
+	}
+	d, told := &Denials{}, 0
+	d.Tell(func(error) { told++ })
+	d.Forgive(SyncRight)
+	d.Forgive(SyncRight)
+	asking, done := d.Tolerate(t.Context(), SyncRight)
+	if !d.Note(refusal(SyncRight)) || asking.Err() == nil {
+		t.Error("the refusal does not end the request, or is to be reported")
+	}
+	done()
+	if !d.Note(refusal(SyncRight)) || d.Any() || told != 0 {
+		t.Errorf("a late refusal was reported; told %d times", told)
+	}
+	if d.Note(refusal("weir.operator.status")) || !d.Any() || told != 1 || len(d.forgiven) != 1 {
+		t.Errorf("a refusal elsewhere was not reported; told %d times", told)
+	}
+}

@@ -32,7 +32,9 @@ const insideWait = time.Second
 func AskInside(ctx context.Context, nc *nats.Conn, denied *Denials) Inside {
 	ctx, cancel := context.WithTimeout(ctx, insideWait)
 	defer cancel()
-	ctx, _ = denied.Tolerate(ctx, Whereabouts) // tolerated for good, because the refusal may come after the wait
+	denied.Forgive(Whereabouts)
+	ctx, done := denied.Tolerate(ctx, Whereabouts)
+	defer done()
 	var inside Inside
 	if msg, err := nc.RequestWithContext(ctx, Whereabouts, nil); err != nil || json.Unmarshal(msg.Data, &inside) != nil {
 		return Inside{}

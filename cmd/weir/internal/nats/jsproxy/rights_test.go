@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/cmd/weir/internal/nats/connect"
 )
 
 // TestRightsOfDeploy compares the users and accounts of deploy/nats with the list of rights. UPDATE_GOLDEN=1 writes
@@ -72,7 +74,7 @@ func accountsOf(roles []role, passages []Passage) string {
 		fmt.Fprintf(&b, "      {%s: %q, accounts: [VIEWERS]%s}\n", kind, p.Taken, more)
 		fmt.Fprintf(&imports, "      {%s: {account: WEIR, subject: %q}%s}\n", kind, p.Taken, to)
 	}
-	b.WriteString("    ]\n    users: [\n")
+	fmt.Fprintf(&b, "    ]\n    imports: [{service: {account: SYS, subject: %q}}]\n    users: [\n", connect.SyncRight)
 	for _, r := range roles {
 		b.WriteString(userOf(r))
 	}

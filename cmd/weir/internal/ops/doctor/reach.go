@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket/redisstore"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/nats/connect"
 
@@ -24,14 +25,14 @@ const (
 	fullFraction = 0.875 // the used part of the store from which on the intake answers 503
 )
 
-// server examines the NATS server: its free room and its clock.
+// server examines the NATS server: its free room, its clock, what it would lose in a power cut, and its certificate.
 func (e *examination) server(ctx context.Context) {
 	if e.Connection == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachWait)
+	bounded, cancel := context.WithTimeout(ctx, reachWait)
 	defer cancel()
-	asking, done := e.Connection.Denied.Tolerate(ctx)
+	asking, done := e.Connection.Denied.Tolerate(bounded)
 	defer done()
 	account, err := e.Connection.JetStream.AccountInfo(asking)
 	if err != nil {
@@ -41,28 +42,36 @@ func (e *examination) server(ctx context.Context) {
 	} else {
 		e.fine("the store has %d MiB of jobs, results, letters and records", account.Store>>20)
 	}
-	e.clocks(asking)
+	of := e.clocks(asking)
+	if account != nil {
+		e.durability(ctx, account.Domain, of)
+	}
 	e.natsCertificates()
 }
 
-// clocks compares this machine's clock with the server's.
-func (e *examination) clocks(ctx context.Context) {
+// clocks compares this machine's clock with the server's. It returns the stream by which it compares them, nil if the
+// stream is not known.
+func (e *examination) clocks(ctx context.Context) (of *jetstream.StreamInfo) {
 	begun := time.Now()
 	s, err := e.Connection.JetStream.Stream(ctx, "KV_"+connect.ConfigBucket)
 	trip := time.Since(begun)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		e.watch("start `weir serve`", "weir has not run on the server at %s", e.Connection.At)
+	case errors.Is(err, stream.ErrNoLeader):
+		e.watch("start the NATS servers that do not run, or mend the connections between them", "no leader answers for weir's configuration at %s, so its clock is not compared", e.Connection.At)
 	case err != nil:
 		e.watch("use the credentials of an operator or viewer", "the server at %s does not tell its time: %v", e.Connection.At, err)
 	default:
-		apart := s.CachedInfo().TimeStamp.Sub(begun.Add(trip / 2)).Abs()
+		of = s.CachedInfo()
+		apart := of.TimeStamp.Sub(begun.Add(trip / 2)).Abs()
 		if apart > clockApart+trip {
 			e.bad("run NTP on both machines", "this machine's clock and the server's are %s apart: calendar limits, deadlines and --since are wrong by that much", apart.Round(time.Millisecond))
-			return
+			return of
 		}
 		e.fine("this machine's clock agrees with the server's, to %s", max(apart, trip).Round(time.Millisecond))
 	}
+	return of
 }
 
 // redis checks whether Redis can hold the limits. Dial checks the version of Redis, and that Redis evicts nothing.

@@ -5,7 +5,8 @@
 // something that an operator must mend. An operator's pause, an api that says "not now" and a budget that is used up
 // are no problems: the configuration provides for them, and the status shows them. A budget or a quota that is used up
 // while jobs wait is a warning: weir is healthy, but the jobs may wait for days. A callback that is behind is also a
-// warning, because no job waits for it.
+// warning, because no job waits for it. A NATS server that lacks current copies of streams is a warning, and a problem
+// if it does not catch up within ten minutes. A stream for which no leader answers is a problem at once.
 //
 // The package does not know how a screen looks. Its callers add what was spent today.
 package status

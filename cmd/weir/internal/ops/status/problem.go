@@ -46,6 +46,7 @@ func (s *Status) judge() {
 			s.problem(fmt.Sprintf("replica %s is not ready: %s", r.Instance, r.Why), "look at its log")
 		}
 	}
+	s.judgeCopies()
 	for _, a := range s.APIs {
 		a.judge(s)
 		s.Warnings = append(s.Warnings, a.warnings()...)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/serve/admin"
@@ -28,7 +29,7 @@ import (
 type Status struct {
 	Healthy  bool      `json:"healthy"`
 	Problems []Problem `json:"problems"`
-	Warnings []Problem `json:"warnings"` // what is as configured and keeps jobs waiting, and callbacks that are behind
+	Warnings []Problem `json:"warnings"` // what keeps jobs waiting as configured, callbacks that are behind, NATS servers that are to catch up
 	At       time.Time `json:"at"`
 	Server   string    `json:"server"`
 	Config   uint64    `json:"config"` // the newest version that a replica follows
@@ -38,6 +39,8 @@ type Status struct {
 	Letters  []Letters `json:"letters"`
 	// LettersAll is how many letters are kept; Letters is empty if they have too many keys to be counted apart quickly.
 	LettersAll uint64 `json:"letters_all"`
+
+	lacking []admin.Lacking // one for each server
 }
 
 // API is one api over all replicas.
@@ -105,8 +108,8 @@ type Letters struct {
 
 // Gather asks all replicas, and counts the letters. It asks for at most limit paused and held keys of each api. It
 // stops waiting when complete reports that all replicas have answered. If complete is nil, it waits for late answers.
-// If no dispatching replica answers, the status has a problem, and Gather returns no error. Gather blocks for some
-// seconds at most.
+// If no dispatching replica answers, or the stream of the letters has no leader, the status has a problem, and Gather
+// returns no error. Gather blocks for some seconds at most.
 func Gather(ctx context.Context, c *connect.Connection, limit int, complete admin.Roster) (*Status, error) {
 	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}, Warnings: []Problem{}}
 	var replicas []admin.ReplicaStatus
@@ -143,7 +146,11 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 	if intakesErr != nil {
 		return nil, c.Explain(intakesErr)
 	}
-	if err := s.countLetters(ctx, c); err != nil {
+	switch err := s.countLetters(ctx, c); {
+	case errors.Is(err, stream.ErrNoLeader): // the replicas say which other streams have none
+		s.problem("the dead letters are not counted: no leader answers for their stream",
+			"start the NATS servers that do not run, and mend the connections between them")
+	case err != nil:
 		return nil, c.Explain(err)
 	}
 	s.judge()
@@ -182,6 +189,9 @@ func (s *Status) add(r *admin.ReplicaStatus) {
 	s.Config = max(s.Config, r.Config.Version)
 	for _, c := range r.Streams {
 		s.changed(c)
+	}
+	for _, l := range r.Lacking {
+		s.lack(l)
 	}
 	if r.Ledger != "" && !slices.ContainsFunc(s.Problems, func(p Problem) bool { return p.What == r.Ledger }) {
 		s.problem(r.Ledger, "sums and budgets may lack what they cost: look at the disk, and hold them against the API's bill; this is told for a day")

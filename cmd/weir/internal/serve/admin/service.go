@@ -43,6 +43,7 @@ type ServiceOptions struct {
 	InForce  func() *config.Config            // returns the configuration in force
 	Ready    func(ctx context.Context) error  // returns nil if a job could be accepted and dispatched; it may write to the store
 	Streams  func() []dispatcher.StreamChange // returns the streams that were recently changed by hand
+	Lacking  func() []Lacking                 // returns the NATS servers that lack current copies of streams
 	Instance string
 	Roles    []string
 	Callback func(api string) *CallbackStatus                       // returns how far an api's callback is behind, nil if the api has none

@@ -33,8 +33,45 @@ type ReplicaStatus struct {
 	APIs     []APIStatus `json:"apis"`
 	// Streams are changes by hand to weir's streams in the last hour, as far as this replica has noticed them.
 	Streams []dispatcher.StreamChange `json:"streams,omitempty"`
+	// Lacking are the NATS servers that lack current copies of weir's streams, as far as this replica has looked.
+	Lacking []Lacking `json:"lacking,omitempty"`
 	// Ledger says which records of calls were found missing within the last day.
 	Ledger string `json:"ledger,omitempty"`
+}
+
+// CatchesUp is how long copies may be missing until that is a problem. A NATS server that was only restarted catches up
+// sooner.
+const CatchesUp = 10 * time.Minute
+
+// Lacking is a NATS server that lacks current copies of weir's streams. If Server and Peer are "", it stands for copies
+// for which the cluster has no server or, if Leaderless, for streams without a leader.
+type Lacking struct {
+	Server     string         `json:"server"`         // its name, "" if the name is not known
+	Peer       string         `json:"peer,omitempty"` // its id in Raft groups
+	Since      time.Time      `json:"since"`          // since when the first of the copies is missing, as far as it is known
+	Offline    bool           `json:"offline,omitempty"`
+	Leaderless bool           `json:"leaderless,omitempty"`
+	Behind     int            `json:"behind,omitempty"` // how many of its copies answer their leaders, but have fewer entries
+	Others     bool           `json:"others,omitempty"` // another server lacks a copy of one of the streams too
+	Count      int            `json:"count"`            // how many streams these are
+	Streams    []StreamCopies `json:"streams"`          // the first of them
+}
+
+// Same reports whether two findings are about the same server, and about copies or leaders both.
+func (l Lacking) Same(other Lacking) bool {
+	if l.Peer != "" && other.Peer != "" {
+		return l.Peer == other.Peer
+	}
+	return l.Leaderless == other.Leaderless && l.Server == other.Server && (l.Server != "" || l.Peer == other.Peer)
+}
+
+// StreamCopies says how many copies of a stream are current, and how many the stream is configured to have. Both are 0
+// for a stream without a leader.
+type StreamCopies struct {
+	Stream  string `json:"stream"`
+	Current int    `json:"current"`
+	Copies  int    `json:"copies"`
+	Lag     uint64 `json:"lag,omitempty"` // by how many entries the server's copy is behind, if it answers the leader
 }
 
 // TakesJobs reports whether the replica also has the role ingest.
@@ -113,7 +150,7 @@ func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), desk.MaxInspected)
 	s := ReplicaStatus{
 		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
-		Config: o.Config(), Streams: o.Streams(), Ledger: o.Ledger(),
+		Config: o.Config(), Streams: o.Streams(), Lacking: o.Lacking(), Ledger: o.Ledger(),
 	}
 	if err := o.ready.now(o.ctx); err != nil {
 		s.Ready, s.Why = false, err.Error()

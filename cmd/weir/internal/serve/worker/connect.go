@@ -40,12 +40,14 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 		nats.ReconnectBufSize(-1),   // publishing without a connection is an error; nothing is buffered
 		nats.IgnoreAuthErrorAbort(), // refused credentials may be mended later
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if w.denied.Note(err) {
+				return
+			}
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
 			}
 			w.log.Warn("nats", "subject", subject, "err", err)
-			w.denied.Note(err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
@@ -104,7 +106,9 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 		w.room = w.server.MaxStore()
 		return migrate.RefuseElsewhere(ctx, w.js)
 	}
-	check := connect.Check{Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Log: w.log}
+	check := connect.Check{
+		Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Inside: w.replyPrefix != "", Log: w.log,
+	}
 	if w.room, err = check.Run(ctx); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := admin.StartService(admin.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, ShareUse: w.shareUse, InForce: w.follower.inForce.Load, Instance: w.settings.Instance,
-		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Callback: w.callbackLag, Posting: w.posting, Notify: w.tryReceivers, Log: w.log.With("component", "operators"),
+		Ready: w.Ready, Streams: w.streams.Changes, Lacking: w.copies.Lacking, Roles: w.roles(), Callback: w.callbackLag, Posting: w.posting, Notify: w.tryReceivers, Log: w.log.With("component", "operators"),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
@@ -217,8 +217,9 @@ func (w *Worker) answerHTTP() error {
 // calls.
 func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
 	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" "+part), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		w.log.Warn("nats", "component", part, "err", err)
-		denied.Note(err)
+		if !denied.Note(err) {
+			w.log.Warn("nats", "component", part, "err", err)
+		}
 	}))
 	nc, err := nats.Connect(w.natsURL, opts...)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/cmd/weir/internal/serve/streamwatch"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
@@ -12,11 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// storeMetrics reports how full the store is, and how full each bounded stream is. It reads the streams during a
-// scrape, every ten seconds at most.
+// storeMetrics reports how full the store is, how full each bounded stream is, and how many streams lack copies. It
+// reads the bounded streams during a scrape, every ten seconds at most.
 type storeMetrics struct {
-	js    jetstream.JetStream
-	guard *diskGuard
+	js     jetstream.JetStream
+	guard  *diskGuard
+	copies *streamwatch.CopyWatch
 
 	mu     sync.Mutex // guards looked and full; held while the streams are read
 	looked time.Time
@@ -29,6 +31,8 @@ var (
 	streamDesc = prometheus.NewDesc("weir_stream_used_ratio",
 		"How much of its own bound a stream uses, 0 to 1: the letters', which take nothing more when they are full; results, ledger and events, which drop their oldest.",
 		[]string{"stream"}, nil)
+	lackingDesc = prometheus.NewDesc("weir_streams_lacking_copies",
+		"How many of weir's streams have lacked a current copy, or a leader, for ten minutes.", nil, nil)
 )
 
 const (
@@ -40,6 +44,7 @@ const (
 func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- storeDesc
 	ch <- streamDesc
+	ch <- lackingDesc
 }
 
 // Collect implements prometheus.Collector. A series is absent if the server names no bound or does not answer.
@@ -47,6 +52,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	if ratio, ok := m.guard.ratio(); ok {
 		ch <- prometheus.MustNewConstMetric(storeDesc, prometheus.GaugeValue, ratio)
 	}
+	ch <- prometheus.MustNewConstMetric(lackingDesc, prometheus.GaugeValue, float64(m.copies.Count()))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.looked) > streamsEvery {

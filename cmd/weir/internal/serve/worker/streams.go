@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// watchStreams creates the watch over weir's streams.
+// watchStreams creates the watches over weir's streams and over their copies.
 func (w *Worker) watchStreams() {
 	o := streamwatch.Options{
 		JetStream: w.js, Instance: w.settings.Instance, Log: w.log, Queues: w.queueStreams, Remake: w.remakeStreams,
@@ -32,6 +33,12 @@ func (w *Worker) watchStreams() {
 		o.Buckets = append(o.Buckets, "KV_"+connect.LeasesBucket)
 	}
 	w.streams = streamwatch.New(o)
+	w.copies = streamwatch.NewCopyWatch(streamwatch.CopyOptions{
+		JetStream: w.js, Log: w.log,
+		Streams: func() []string {
+			return append(connect.CommonStreams(), slices.Sorted(slices.Values(w.queueStreams()))...)
+		},
+	})
 }
 
 // queueStreams returns the streams of all queues.

@@ -63,6 +63,7 @@ type records struct {
 
 	unread   []string // keys of control whose values were damaged
 	streams  *streamwatch.Watch
+	copies   *streamwatch.CopyWatch
 	redis    *limitstate.Redis  // nil if limits are counted in the process
 	recorder *recorder.Recorder // nil if there is no flight recorder
 	witness  *restoreguard.Keeper
@@ -233,7 +234,7 @@ func StartAt(ctx context.Context, s *environment.Settings, log *slog.Logger, c *
 		w.runAPI(a)
 	}
 	w.guard = newDiskGuard(w.js, w.room, w.log)
-	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard})
+	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard, copies: w.copies})
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		guarded: s.Guarded, site: s.Site,
@@ -253,6 +254,7 @@ func StartAt(ctx context.Context, s *environment.Settings, log *slog.Logger, c *
 		w.lowerGo(func() error { return migrate.Watch(w.soft, w.nc) })
 		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
 		w.lowerGo(func() error { return watch.run(w.soft) })
+		w.lowerGo(func() error { return w.copies.Run(w.soft) })
 	}
 	w.onStop("dispatch and storage", w.wait)
 	if w.dispatch != nil {
