@@ -166,6 +166,18 @@ func (e fleetJudge) judge(r *Report) {
 	r.Replicas = len(e.Replicas)
 	r.Aftermath = e.aftermath()
 	r.Shares, r.Shared = e.shares()
+	for _, s := range e.Strikes {
+		if s.Unmended != "" {
+			r.Unmended++
+			r.example("not mended", s.Unmended)
+		}
+		if s.Kind != plan.CutPower {
+			continue
+		}
+		if r.PowerCuts++; s.Rewritten != "" {
+			r.CutRewriting++
+		}
+	}
 	r.Trouble = map[string]int{}
 	for _, t := range e.Troubles {
 		r.Trouble[t.What]++
@@ -208,6 +220,10 @@ func (r *Report) fleetFindings() []Finding {
 		}
 		all = append(all, copies)
 	}
+	if r.PowerCuts > 0 {
+		all = append(all, Finding{bucket.Pass, "power cuts", fmt.Sprintf("%d times all nodes lost what they had not synced, %d times while a block was rewritten",
+			r.PowerCuts, r.CutRewriting)})
+	}
 	return all
 }
 
@@ -231,7 +247,9 @@ type Strike struct {
 	Kind      plan.Kind
 	Target    string
 	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
+	Rewritten string    // the block that a node rewrote at the moment of a power cut, or ""
 	Behind    string    // after a fault of the nodes' stores: a stream that did not get all its copies again, or cannot be read from one
+	Unmended  string    // messages that a node with flipped bytes does not have: nats-server is known to leave it so
 	Over      time.Time // when every key was called again after Ended; zero: not within ResumesWithin
 }
 

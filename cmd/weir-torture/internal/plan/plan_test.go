@@ -94,13 +94,16 @@ func TestStrikes(t *testing.T) {
 				t.Errorf("%s for %v", s.Kind, s.Last)
 			}
 		}
+		if s.Late > 0 && s.Kind != CutPower {
+			t.Errorf("%s comes %v late", s.Kind, s.Late)
+		}
 		if (s.Kind == SetBackRedis) != (s.Behind > 0) {
 			t.Errorf("%s with a file that is %v older", s.Kind, s.Behind)
 		}
 		if s.Part != "" {
 			flipped[s.Part] = true
 		}
-		if (s.Kind == FlipNode) != (s.Part != "") || s.Part != "" && !s.Part.ofMessages() && !s.Orderly {
+		if (s.Kind == FlipNode) != (s.Part != "") || s.Part != "" && !s.Part.OfMessages() && !s.Orderly {
 			t.Errorf("%s in %q, orderly: %v", s.Kind, s.Part, s.Orderly)
 		}
 		if s.Kind == CutAPI && s.Held != Lost {

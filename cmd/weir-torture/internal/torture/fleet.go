@@ -34,6 +34,8 @@ type fleet struct {
 	operator *operator
 	teardown *teardown
 
+	producing *producers // set before the faults
+
 	nodes    []*node
 	redis    *redisServer
 	replicas []*replica
@@ -57,6 +59,7 @@ func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
 	if f.nodes, err = newNodes(p); err != nil {
 		return err
 	}
+	f.makeDrives()
 	if f.toAPI, err = network.NewNamedLink(strings.TrimPrefix(api.url(), "http://")); err != nil {
 		return err
 	}

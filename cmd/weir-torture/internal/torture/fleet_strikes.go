@@ -107,7 +107,7 @@ func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change
 		done.Target, err = f.strikeNode(ctx, s)
 	case plan.KillRedis, plan.LoseRedis, plan.SetBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
-	case plan.FlipNode, plan.KillNodes, plan.RestartDeleted, plan.ScaleStream: // ofStores
+	case plan.FlipNode, plan.CutPower, plan.RestartDeleted, plan.ScaleStream: // ofStores
 		err = storeFaults{f}.strike(ctx, s, &done)
 	case plan.ChangeConfig:
 		c := changes[s.Target]
@@ -131,7 +131,7 @@ func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change
 		done.Over = time.Now()
 	}
 	if s.Kind != plan.ChangeConfig { // operator.change counts changes
-		f.record.count(s.Kind)
+		f.record.count(done.Kind)
 	}
 	behind, err := f.awaitCopies(ctx, judge.CurrentWithin)
 	if behind != "" {
@@ -141,7 +141,7 @@ func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change
 		done.Behind = cmp.Or(done.Behind, behind)
 	}
 	f.strikes = append(f.strikes, done)
-	f.record.talk("%s (%s): %v, and %v until every key was called again", s.Kind, done.Target,
+	f.record.talk("%s (%s): %v, and %v until every key was called again", done.Kind, done.Target,
 		done.Ended.Sub(done.At).Round(100*time.Millisecond), resumed.Round(100*time.Millisecond))
 	return err
 }
