@@ -292,8 +292,8 @@ func fleetFaults(faults map[string]int) string {
 	return line
 }
 
-// TestFleetTorture is the short torture of replicas: weir survives a kill and a cut of each kind, and owners that go on
-// after their lease are caught.
+// TestFleetTorture is the short torture of replicas: weir survives a fault of each kind. Owners that go on after their
+// lease are caught, and so are limits that a loss opens, and servers that say that they have synced and have not.
 func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six processes or more
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed: apt-get install redis-server")
@@ -304,15 +304,20 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
 		"Redis, api": {"cut-redis": 1, "cut-api": 1},
 		"node":       {"cut-node": 1},
-		"all nodes":  {"power-losses": 1, "redis-setbacks": 1},
+		"power":      {"power-losses": 1},
+		"Redis file": {"redis-setbacks": 1, "redis-losses": 1},
+		"blocks":     {"flip-nodes": 2},
+		"snapshots":  {"flip-nodes": 2},
 		"stores":     {"flip-nodes": 1, "delete-restarts": 1, "scales": 1},
 		"packs":      {"worker-kills": 1, "stops": 1},
 		"features":   {"worker-kills": 1, "stops": 1},
 	}
 	more := map[string]string{
-		"stores":   " --seed 7", // of a stream's state: nats-server rebuilds that from the messages
-		"packs":    " --pack 3 --jobs 96",
-		"features": " --priorities --callbacks --operations --reuse",
+		"blocks":    " --seed 5", // of a queue's messages, and of messages that are kept
+		"stores":    " --seed 7", // of a stream's state: nats-server rebuilds that from the messages
+		"snapshots": " --seed 8", // of a stream's and of the cluster's
+		"packs":     " --pack 3 --jobs 96",
+		"features":  " --priorities --callbacks --operations --reuse",
 	}
 	runs := map[string]*tortured{}
 	for name, faults := range kept {
@@ -320,6 +325,10 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 	}
 	planted := fleetFaults(map[string]int{"stops": 1}) + " --planted " + string(fault.NoFence)
 	bug := startTorture(t, bin, places, planted)
+	unsynced := fleetFaults(map[string]int{"power-losses": 1}) + " --durability interval"
+	liars := startTorture(t, bin, places, unsynced)
+	unseen := fleetFaults(map[string]int{"redis-losses": 3, "redis-setbacks": 3}) + " --planted " + string(fault.LossUnseen)
+	trusting := startTorture(t, bin, places, unseen)
 	for name, faults := range kept {
 		t.Run(name, func(t *testing.T) {
 			r := runs[name].verdict(t)
@@ -328,6 +337,9 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 			}
 			if r.Accepted == 0 || r.Called == 0 || len(r.Aftermath) != len(faults) {
 				t.Errorf("%d accepted, %d called, faults %+v: that proves nothing", r.Accepted, r.Called, r.Aftermath)
+			}
+			if name == "power" && r.CutRewriting == 0 && !noDrives(r) {
+				t.Errorf("%d power cuts, and none while a block was rewritten: that proves nothing", r.PowerCuts)
 			}
 			if name == "packs" && r.Packs == 0 || name == "features" && (r.Operations == 0 || r.Reused == 0 || r.Posted == 0) {
 				t.Errorf("%d packs, %d operations, %d reused, %d posted: that proves nothing", r.Packs, r.Operations, r.Reused, r.Posted)
@@ -341,7 +353,23 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 			return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", planted, seed))
 		}, "called twice", "out of order", "work share")
 	})
+	t.Run("planted "+string(fault.LossUnseen), func(t *testing.T) {
+		trusting.mustBreak(t, func(seed int) *tortured {
+			return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", unseen, seed))
+		}, "over-rate", "at once")
+	})
+	t.Run("planted servers that have not synced", func(t *testing.T) {
+		if noDrives(liars.verdict(t)) {
+			t.Skip("no power can be cut without the right to mount")
+		}
+		liars.mustBreak(t, func(seed int) *tortured {
+			return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", unsynced, seed))
+		}, "lost", "called twice", "unread")
+	})
 }
+
+// noDrives reports whether a run killed all nodes because it could not cut their power.
+func noDrives(r *judge.Report) bool { return r.Faults[plan.KillNodes] > 0 }
 
 // TestOrdinaryBuildHasNoFaults checks that no environment can kill an ordinary weir at a point or plant a bug in it.
 // Not even the names of the points and bugs are in the program.

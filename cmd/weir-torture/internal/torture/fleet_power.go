@@ -53,7 +53,9 @@ func (f storeFaults) cutPower(ctx context.Context, s plan.Strike, done *judge.St
 		return err
 	}
 	done.Rewritten = blocks.await(ctx)
-	if done.Rewritten == "" {
+	if done.Rewritten != "" {
+		f.record.talk("%s", done.Rewritten)
+	} else {
 		f.record.note("no block was rewritten within %v of a power cut", rewritesWithin)
 	}
 	stream.Sleep(ctx, s.Late)

@@ -27,7 +27,7 @@ var rooms = []struct{ room, imports string }{
 	{"bucket/natstest", ""},
 	{"bucket/certtest", ""},
 	{"bucket", "ingest bucket/internal/keyhash"},
-	{"bucket/redisstore", "bucket"},
+	{"bucket/redisstore", "bucket bucket/fault"},
 	{"bucket/storetest", "ingest bucket"},
 	{"bucket/stream", "ingest"},
 	{"bucket/lease", "bucket/fault bucket/stream"},
