@@ -74,6 +74,9 @@ func TestFleetJudge(t *testing.T) {
 			e.Ends.Unread = []string{"read WEIR_RESULTS, of which 1 messages are left"}
 			e.Strikes[0].Kind, e.Strikes[0].Unmended = plan.FlipNode, "WEIR_RESULTS"
 		}, ""},
+		{"a damaged queue counts a job that has ended", func(e *Evidence) { hurt(e, "WEIR_pay_1"); e.Waiting = 1 }, ""},
+		{"a job waits beside a damaged queue", func(e *Evidence) { hurt(e, "WEIR_pay_1"); e.Waiting = 1; delete(e.Ends.Results, "k-80") }, "lost"},
+		{"a queue counts a job that has ended, and is not damaged", func(e *Evidence) { hurt(e, "WEIR_RESULTS"); e.Waiting = 1 }, "lost"},
 		{"an end after the damage is missing", func(e *Evidence) { hurt(e, "WEIR_RESULTS"); delete(e.Ends.Results, "k-80") }, "lost"},
 		{"an end in another stream than the damaged one is missing", func(e *Evidence) { hurt(e, "WEIR_EVENTS"); delete(e.Ends.Results, "k-20") }, "lost"},
 		{"another stream than the damaged one is unread", func(e *Evidence) {

@@ -179,6 +179,9 @@ func (e *Evidence) judgeEnds(r *Report) {
 			e.judgeLetter(r, l, called)
 		}
 	}
+	if e.queueHurt() { // a stream goes on counting a message that it cannot give, and no job waits behind that
+		r.Waiting = min(r.Waiting, r.Lost)
+	}
 	r.Lost = max(0, r.Lost-e.Waiting)
 	if r.Untold = e.untold(damaged); r.Untold > 0 {
 		r.example("lost without a word", fmt.Sprint(damaged))

@@ -50,6 +50,11 @@ func (e *Evidence) endHurt(p *Receipt, last *fakeapi.Arrival) bool {
 	return last != nil && e.hurt(ledger.ResultsStream, ended) || e.hurt(deadletter.Stream, ended)
 }
 
+// queueHurt reports whether a queue was damaged.
+func (e *Evidence) queueHurt() bool {
+	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return queueNamed.MatchString(d.Stream) })
+}
+
 // unreadHurt reports whether an error is about reading a stream that was damaged.
 func (e *Evidence) unreadHurt(what string) bool {
 	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return strings.Contains(what, d.Stream+",") })
