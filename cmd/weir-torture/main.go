@@ -84,8 +84,8 @@ every write, and replicas that are killed, stopped for longer than their lease, 
 from NATS, from Redis or from the api; nodes are killed, restarted and cut off from each other, Redis is killed and robbed of
 its file, or gets an older one back. The power of all nodes is cut while one of them rewrites a block: each has an ext4 of its own, and
 what it had not synced is lost. Bytes of a node's store are flipped, a node is restarted after hundreds of deletions, and a stream is
-scaled to one copy and back. A cut of a link is a pulled cable: no byte passes and nothing is closed, and when it is over what was held up arrives late or is
-lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
+scaled to one copy and back. A cut of a link is a pulled cable: no byte passes and nothing is closed, and when it is over what was held
+up arrives late or is lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
 
 With --priorities, --callbacks, --operations, --reuse, --settled or --pack weir runs with that feature, and what the feature promises is
 judged too.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"weir/cmd/weir-torture/internal/plan"
 	"weir/cmd/weir-torture/internal/torture"
 )
+
+// reportFile has the whole report of a plan that broke a promise.
+const reportFile = "report.txt"
 
 // inARow runs plans with successive seeds, one after the other, and prints a line for each. It goes on after a broken
 // promise and after a run that failed, and removes what a run wrote if every promise was kept.
@@ -39,22 +43,38 @@ func (g *flags) inARow(cmd *cobra.Command, o plan.Options) error {
 		if cmd.Context().Err() != nil {
 			return fmt.Errorf("ended in the plan with seed %d; logs are in %s", one.Seed, one.Dir)
 		}
+		if err := settle(one.Dir, r); err != nil {
+			return err
+		}
 		if err != nil || !r.Kept() {
 			bad++
-		} else if err := os.RemoveAll(one.Dir); err != nil {
-			return err
 		}
 		if err := g.printRow(out, r, one.Seed, err); err != nil {
 			return err
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d plans broke a promise or failed; ledgers, receipts and logs are in %s", bad, g.plans, dir)
+		return fmt.Errorf("%d of %d plans broke a promise or failed; reports, ledgers, receipts and logs are in %s", bad, g.plans, dir)
 	}
 	if g.keep == "" {
 		return os.RemoveAll(dir)
 	}
 	return nil
+}
+
+// settle removes the directory of a plan that kept every promise. If the plan broke one, it writes the report there.
+func settle(dir string, r *judge.Report) error {
+	switch {
+	case r == nil:
+		return nil
+	case r.Kept():
+		return os.RemoveAll(dir)
+	}
+	file, err := os.Create(filepath.Join(dir, reportFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Print(file), file.Close())
 }
 
 // printRow prints the report of a plan, or why there is none.

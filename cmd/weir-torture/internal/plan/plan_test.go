@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket/lease"
+	"weir/bucket/queue"
 )
 
 // TestTimeline checks that earlier configurations are possible until a later one is certainly in force, and a moment
@@ -120,6 +121,25 @@ func TestStrikes(t *testing.T) {
 	}
 	if o.Seed = 2; reflect.DeepEqual(one, New(&o)) {
 		t.Error("two seeds made the same plan")
+	}
+}
+
+// TestLargeKeysOf checks that the keys of large jobs belong to the partition whose blocks they fill, and are different.
+func TestLargeKeysOf(t *testing.T) {
+	o := Options{Replicas: 2}
+	for partition := range o.Partitions() {
+		keys := o.LargeKeysOf(partition)
+		for _, key := range keys {
+			if p := queue.PartitionOf(key, o.Partitions()); p != partition {
+				t.Errorf("%s belongs to partition %d, not %d", key, p, partition)
+			}
+		}
+		if slices.Sort(keys); len(slices.Compact(keys)) != LargeKeys {
+			t.Errorf("partition %d has the keys %q", partition, keys)
+		}
+	}
+	if all := LargeKeys * BlockJobs * LargeBody; all < 10<<20 {
+		t.Errorf("%d bytes of large jobs do not fill a block of 8 MiB, with some left for the next", all)
 	}
 }
 

@@ -51,8 +51,8 @@ const (
 // taken over.
 const longerThanLease = lease.Term + 2*time.Second
 
-// latestCut is the longest time from the moment at which a block is rewritten to the power cut. Half of the cuts are
-// late enough to come after the rename.
+// latestCut is the longest time from the moment at which a rewritten block is seen to the power cut. Early cuts come
+// while the new block is written, late ones after it has replaced the old one.
 const latestCut = 20 * time.Millisecond
 
 // newStrikes returns the faults in a random order, which r determines.

@@ -63,7 +63,7 @@ func (f storeFaults) cutPower(ctx context.Context, s plan.Strike, done *judge.St
 	for _, n := range f.nodes {
 		killing.Go(func() { f.end(n, false) })
 	}
-	killing.Wait() // from here on nothing is written, and the kernel keeps what was not synced in memory
+	killing.Wait() // no node writes any more; what it had not synced is in the kernel's memory
 	if slices.ContainsFunc(f.nodes, func(n *node) bool { return n.drive == nil }) {
 		done.Kind = plan.KillNodes
 	} else {
