@@ -43,6 +43,14 @@ func StartWith(t *testing.T, maxPayload int32) *server.Server {
 	})
 }
 
+// StartSmall is Start on any port and with a new store, in which streams may reserve as many bytes as room.
+func StartSmall(t *testing.T, room int64) *server.Server {
+	t.Helper()
+	return start(t, &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: room,
+	})
+}
+
 func start(t *testing.T, o *server.Options) *server.Server {
 	t.Helper()
 	ns, err := server.NewServer(o)

@@ -67,8 +67,8 @@ type Options struct {
 }
 
 // EnsureStream creates a stream, or adds to an existing stream the settings that it lacks, and returns the stream's
-// configuration. Settings that exceed the options stay, and are logged. EnsureStream blocks until this is done, for
-// about a minute at most, or until ctx ends.
+// configuration. Settings that exceed the options stay, and are logged. A stream whose size is not configured keeps its
+// room if the server has no more. EnsureStream blocks until this is done, for about a minute at most, or until ctx ends.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, o Options) (*jetstream.StreamConfig, error) {
 	cfg, err := establish(ctx, func(ctx context.Context) (*jetstream.StreamConfig, error) { return o.ensure(ctx, js) })
 	if err != nil {
@@ -93,15 +93,21 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 	}
 	next := stream.CachedInfo().Config
 	changes, err := o.raise(&next)
-	if err == nil && len(changes) > 0 {
-		changes, err = o.patch(ctx, js, &next)
-	}
-	if err != nil {
-		return nil, err
-	}
 	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	if err == nil && len(changes) > 0 {
+		changes, err = o.patch(ctx, js, &next)
+		if room := stream.CachedInfo().Config.MaxBytes; noRoom(err) && o.Configured&SizeBound == 0 && room < o.Config.MaxBytes {
+			log.Warn("a stream keeps the room that it has: the NATS server's store (max_file_store) has no more",
+				"stream", name, "bytes", room, "wanted_bytes", o.Config.MaxBytes)
+			o.Config.MaxBytes = room
+			changes, err = o.patch(ctx, js, &next)
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	if more := o.beyond(next); len(more) > 0 {
 		log.Info("a stream has more replicas or room than this start asks for; it keeps them", "stream", name, "has", more)
@@ -187,6 +193,7 @@ const (
 	mostAttempts  = 5                      // 62 seconds
 	attemptPause  = 100 * time.Millisecond // also twice as long for every next one
 	codeNoCluster = 10008                  // JetStream system temporarily unavailable
+	codeNoRoom    = 10047                  // insufficient storage resources available
 )
 
 // establish repeats try until try succeeds, a server refuses with a reason, mostAttempts are used up, or ctx ends.
@@ -212,6 +219,12 @@ func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
 		errors.As(err, &api) && api.ErrorCode == codeNoCluster
+}
+
+// noRoom reports whether the server refuses to reserve as many bytes as a stream asks for.
+func noRoom(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == codeNoRoom
 }
 
 // raised returns the configuration that a stream with the configuration have must get.

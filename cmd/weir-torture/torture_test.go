@@ -40,6 +40,8 @@ func build(t *testing.T, flags ...string) (weir, torturer string) {
 // tortured is one run of weir-torture.
 type tortured struct {
 	name   string
+	dir    string       // of its ledger, receipts, logs and stores
+	keeps  bool         // the directory stays after the test
 	report judge.Report // set whether or not the promises were kept
 	talk   bytes.Buffer
 	err    error
@@ -55,11 +57,14 @@ const (
 
 // startTorture runs weir-torture when there is a place for it. A run mostly waits, so several fit on one core.
 func startTorture(t *testing.T, bin string, places chan struct{}, args string) *tortured {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir, err := os.MkdirTemp("", "weir-torture-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !strings.Contains(args, "--seed") {
 		args += " --seed 5"
 	}
-	r := &tortured{name: bin + " " + args, done: make(chan struct{})}
+	r := &tortured{name: bin + " " + args, dir: dir, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		places <- struct{}{}
@@ -77,7 +82,11 @@ func startTorture(t *testing.T, bin string, places chan struct{}, args string) *
 			r.err = fmt.Errorf("promises kept: %v, and it ended with %w", r.report.Kept(), err)
 		}
 	}()
-	t.Cleanup(func() { r.ended(t) })
+	t.Cleanup(func() {
+		if r.ended(t); !r.keeps {
+			_ = os.RemoveAll(dir)
+		}
+	})
 	return r
 }
 
@@ -104,6 +113,18 @@ func (r *tortured) verdict(t *testing.T) *judge.Report {
 	}
 	t.Logf("\n%s", table.String())
 	return &r.report
+}
+
+// mustKeep waits for the end of a run, checks that no promise was broken, and returns the run's report. If one was, the
+// run's directory stays.
+func (r *tortured) mustKeep(t *testing.T) *judge.Report {
+	t.Helper()
+	report := r.verdict(t)
+	if names := broken(report); len(names) > 0 {
+		r.keeps = true
+		t.Errorf("broken: %v; see %s", names, r.dir)
+	}
+	return report
 }
 
 // broken returns the names of the promises that a run found broken.
@@ -189,10 +210,7 @@ func TestTorture(t *testing.T) {
 	}
 	for name, run := range kept {
 		t.Run(name, func(t *testing.T) {
-			r := run.verdict(t)
-			if names := broken(r); len(names) > 0 {
-				t.Errorf("broken: %v", names)
-			}
+			r := run.mustKeep(t)
 			if r.Accepted == 0 || r.Called == 0 || r.WorkerKills < 2 || r.AtPoints+r.Missed == 0 {
 				t.Errorf("%d accepted, %d called, %d kills, %d of them at points: that proves nothing", r.Accepted, r.Called, r.WorkerKills, r.AtPoints)
 			}
@@ -271,10 +289,7 @@ func TestTortureChanges(t *testing.T) {
 	}
 	for name, run := range runs {
 		t.Run(name, func(t *testing.T) {
-			r := started[name].verdict(t)
-			if names := broken(r); len(names) > 0 {
-				t.Errorf("broken: %v", names)
-			}
+			r := started[name].mustKeep(t)
 			if r.Accepted == 0 || r.Called == 0 || run.does(r) < 3 {
 				t.Errorf("%d accepted, %d called, %d times: that proves nothing", r.Accepted, r.Called, run.does(r))
 			}
@@ -329,10 +344,7 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 	trusting := startTorture(t, bin, places, unseen)
 	for name, faults := range kept {
 		t.Run(name, func(t *testing.T) {
-			r := runs[name].verdict(t)
-			if names := broken(r); len(names) > 0 {
-				t.Errorf("broken: %v", names)
-			}
+			r := runs[name].mustKeep(t)
 			if r.Accepted == 0 || r.Called == 0 || len(r.Aftermath) != len(faults) {
 				t.Errorf("%d accepted, %d called, faults %+v: that proves nothing", r.Accepted, r.Called, r.Aftermath)
 			}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// UnfinishedJob is a job that waits or is being called.
+// UnfinishedJob is a job that waits, is being called or is polled.
 type UnfinishedJob struct {
 	API      string            `json:"api"`
 	Key      string            `json:"key"`
@@ -39,6 +39,7 @@ func (j *UnfinishedJob) Calling() bool {
 // UnfinishedWanted chooses unfinished jobs of an api.
 type UnfinishedWanted struct {
 	Waiting, Calling bool
+	Polled           bool      // jobs that the api has accepted, whose operations weir polls
 	Key              string    // "": of all keys
 	Part             string    // of the job's id; "": jobs with any id
 	Since            time.Time // only jobs that came to their state at this time or later
@@ -70,7 +71,7 @@ func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWant
 	}
 	var found Unfinished
 	var err error
-	if wanted.Waiting {
+	if wanted.Waiting || wanted.Polled {
 		found, err = w.waiting(ctx, &wanted)
 	}
 	if wanted.Calling {
@@ -93,7 +94,7 @@ func (u *Unfinished) add(calling []UnfinishedJob) {
 	u.Jobs = append(slices.DeleteFunc(u.Jobs, func(j UnfinishedJob) bool { return began[place{j.Stream, j.Seq}] }), calling...)
 }
 
-// waiting returns jobs that wait.
+// waiting returns jobs that wait or are polled.
 func (w *API) waiting(ctx context.Context, wanted *UnfinishedWanted) (found Unfinished, err error) {
 	var mu sync.Mutex // guards found
 	var reading errgroup.Group
@@ -118,7 +119,7 @@ func (w *API) waiting(ctx context.Context, wanted *UnfinishedWanted) (found Unfi
 	return found, err
 }
 
-// newest returns the partition's newest waiting jobs, at most wanted.Limit.
+// newest returns the partition's newest jobs that wait or are polled, at most wanted.Limit.
 func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs []UnfinishedJob, reach stream.Reach, err error) {
 	n := queue.NewestJobs{Key: wanted.Key, Since: wanted.Since, UpTo: wanted.UpTo, Most: wanted.Most}
 	reach, err = p.Bucket.Newest(ctx, n, func(e queue.Entry, known bool) error {
@@ -126,7 +127,11 @@ func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs 
 			API: p.W.Name, Key: e.Key, Job: e.Header.Get(ingest.HeaderJobID), Stream: p.Bucket.Name(), Seq: e.Seq, At: e.Time.UTC(), Accepted: e.Time.UTC(),
 		}
 		j.Phase, j.Calls = phaseOf(p, &e, known)
-		if j.Phase == "" || j.Calling() || !wanted.takes(&j) {
+		wants := wanted.Waiting
+		if j.Phase == schedule.JobPolling {
+			wants = wanted.Polled
+		}
+		if j.Phase == "" || j.Calling() || !wants || !wanted.takes(&j) {
 			return nil
 		}
 		if jobs = append(jobs, j); len(jobs) == wanted.Limit {

@@ -308,9 +308,10 @@ func TestLostEntry(t *testing.T) {
 			if err := js.DeleteKeyValue(t.Context(), "weir_control"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_control"}); err != nil {
-				t.Fatal(err)
-			}
+			await.Until(t, "a new bucket, for which the server may still be deleting the old one's files", func() bool {
+				_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_control"})
+				return err == nil
+			})
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -147,29 +147,38 @@ func (all Answers) Read(r Response) (Finding, string) {
 	case r.Status == 0 && !r.Sent:
 		return StillUnknown, fmt.Sprintf("the api could not be asked: %v", r.Err)
 	case r.Status == 0:
-		return StillUnknown, fmt.Sprintf("asked, but no answer: %v", r.Err)
+		return StillUnknown, fmt.Sprintf("no answer: %v", r.Err)
 	case r.Cut:
-		return StillUnknown, fmt.Sprintf("asked, and the answer with status %d broke off", r.Status)
+		return StillUnknown, fmt.Sprintf("the answer with status %d broke off", r.Status)
 	}
 	for _, a := range all {
 		if a.Status != r.Status {
 			continue
 		}
 		if a.JSON == "" {
-			return a.Means, fmt.Sprintf("asked, the api answered %d", r.Status)
+			return a.Means, fmt.Sprintf("the api answered %d", r.Status) + a.Means.more()
 		}
 		if r.More || !json.Valid(r.Body) {
-			return StillUnknown, fmt.Sprintf("asked, the api answered %d, with a body that is too long or no JSON", r.Status)
+			return StillUnknown, fmt.Sprintf("the api answered %d, with a body that is too long or no JSON", r.Status)
 		}
 		found, err := ingest.Pointed(r.Body, a.JSON)
 		if err != nil || found == nil {
 			continue // the body has no such value
 		}
 		if value := scalar(found); len(a.Values) == 0 || slices.Contains(a.Values, value) {
-			return a.Means, fmt.Sprintf("asked, the api answered %d with %q at %s", r.Status, clipped(value), a.JSON)
+			return a.Means, fmt.Sprintf("the api answered %d with %q at %s", r.Status, clipped(value), a.JSON) + a.Means.more()
 		}
 	}
-	return StillUnknown, fmt.Sprintf("asked, the api answered %d, which tells nothing", r.Status)
+	return StillUnknown, fmt.Sprintf("the api answered %d, which tells nothing", r.Status)
+}
+
+// more returns what the description of an answer adds to the answer itself. It returns "" except for an operation that
+// runs.
+func (f Finding) more() string {
+	if f == OperationRunning {
+		return ": the operation still runs"
+	}
+	return ""
 }
 
 // clipped returns an answer's value for a message. It cuts the value to 40 bytes, because the value may have any

@@ -206,6 +206,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}
 	l.finding, l.detail = l.terms.API.Inquiry.Answers.Read(r)
+	l.detail = "asked, " + l.detail
 	l.w.Env.Metrics.Inquiries.WithLabelValues(l.w.Name, string(l.finding)).Inc()
 	l.heedPushback(r)
 	if err = l.w.Env.Record(l.part.MayCall, l.inquiryRecord(r, use)).Err; err != nil {
@@ -221,6 +222,7 @@ func (l *askedLetter) inquireOperation(ctx context.Context) (r httpcall.Response
 	if !r.Sent {
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}
+	l.detail = "asked, " + l.detail
 	if l.finding == httpcall.OperationDone {
 		l.finding = httpcall.Processed // the record and the end are as for a call that was processed
 	}

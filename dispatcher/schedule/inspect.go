@@ -30,7 +30,7 @@ type KeyState struct {
 	Key         string    `json:"key"`
 	Depth       int       `json:"depth"` // unfinished jobs, including the ones being called
 	Capacity    int64     `json:"capacity"`
-	InFlight    int       `json:"in_flight"`
+	InFlight    int       `json:"in_flight"`        // calls that run, and operations that hold their slots
 	Polled      int       `json:"polled,omitempty"` // operations that go on at the api
 	MaxInFlight int64     `json:"max_in_flight"`
 	Rate        RateState `json:"rate"`
@@ -115,15 +115,22 @@ func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {
 
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
-	return KeyState{
+	state := KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
-		InFlight: q.count(calling), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
+		InFlight: q.count(calling) + int(q.held), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
 		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), appointment{})),
 		Waits:  v.waits(q),
 		Jobs:   q.byPriority(),
 	}
+	if q.isHeld() {
+		state.WaitMS = -1
+	}
+	return state
 }
+
+// isHeld reports whether operations hold all slots of the queue. Nothing tells when an operation ends.
+func (q *KeyQueue) isHeld() bool { return int64(q.held) >= q.Limits.InFlight }
 
 // InspectPaused returns the state of a key without jobs if the key or its api is paused. Otherwise ok is false.
 func (v View) InspectPaused(key string) (state KeyState, ok bool) {
@@ -152,7 +159,8 @@ func waitMS(now, at bucket.Micros) int64 {
 	return now.Until(at).Milliseconds()
 }
 
-// FirstJobs lists at most limit of a queue's jobs, in order. Early jobs come last, ordered by due time.
+// FirstJobs lists at most limit of a queue's jobs, in order. Early jobs come last, ordered by due time. A job without a
+// slot has no ETA while operations hold all slots of the queue, unless it must not be called yet.
 func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	jobs := make([]JobState, 0, min(limit, q.Depth()))
 	without := 0 // jobs listed so far that have no slot
@@ -173,7 +181,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	for p, j := range q.inOrder {
 		if j == nil {
 			without++
-			if !list(JobState{Seq: p.seq, Phase: JobWaits, Priority: PriorityName(p.of)}, v.ofQueue(q, p.of, without, appointment{})) {
+			if !list(JobState{Seq: p.seq, Phase: JobWaits, Priority: PriorityName(p.of)}, v.called(q, p.of, without)) {
 				return jobs
 			}
 			continue
@@ -185,7 +193,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 			eta = j.At
 		default:
 			if without++; j.awaits == "" {
-				eta = max(j.NotBefore, v.ofQueue(q, j.Priority, without, appointment{}))
+				eta = max(j.NotBefore, v.called(q, j.Priority, without))
 			}
 		}
 		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect(), Priority: PriorityName(j.Priority), Awaits: j.awaits}, eta) {
@@ -241,6 +249,15 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 		}
 	}
 	return "", 0
+}
+
+// called is ofQueue for a list of jobs: it also counts the wait for more jobs of a pack, and returns Never while
+// operations hold all slots of the queue.
+func (v View) called(q *KeyQueue, of bucket.Priority, n int) bucket.Micros {
+	if q.isHeld() {
+		return Never
+	}
+	return max(v.ofQueue(q, of, n, appointment{}), v.gathersUntil(q, nil, of))
 }
 
 // ofQueue forecasts the queue's n-th call without a slot, counted from 1. of is the priority of that call's job. own is

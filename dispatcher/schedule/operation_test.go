@@ -103,6 +103,23 @@ func TestPolledJobIsNotCalled(t *testing.T) {
 	}
 }
 
+// TestPauseOfPolledJobs checks that a key or an api is shown as paused while all jobs are at the api.
+func TestPauseOfPolledJobs(t *testing.T) {
+	for _, key := range []string{"k", ""} {
+		s, p, run := polledSchedule(t)
+		s.Push("k", 1, p)
+		accept(s, run()[0], false)
+		q := s.Find("k")
+		if w := s.At(0).waits(q); w.For != WaitNothing {
+			t.Errorf("the key waits for %+v", w)
+		}
+		s.Pause(key, Pause{})
+		if w := s.At(0).waits(q); w.For != WaitPaused {
+			t.Errorf("after a pause of %q, the key waits for %+v", key, w)
+		}
+	}
+}
+
 // TestHeldSlots checks that an operation that holds its slot counts as a call in flight of its key until its end is
 // stored.
 func TestHeldSlots(t *testing.T) {
@@ -120,8 +137,17 @@ func TestHeldSlots(t *testing.T) {
 	if n := len(run()); n != 0 {
 		t.Errorf("%d calls beside two operations that hold the key's slots", n)
 	}
-	if w := s.At(0).waits(s.Find("k")); w.For != WaitInFlight {
+	q := s.Find("k")
+	if w := s.At(0).waits(q); w.For != WaitInFlight {
 		t.Errorf("the key waits for %+v", w)
+	}
+	if state := s.At(0).Inspect(q); state.InFlight != 2 || state.WaitMS != -1 {
+		t.Errorf("%d calls in flight, and a wait of %d ms, although nothing tells when an operation ends", state.InFlight, state.WaitMS)
+	}
+	for _, j := range s.At(0).FirstJobs(q, 4) {
+		if j.ETA != nil {
+			t.Errorf("job %d should start at %v, although nothing tells when an operation ends", j.Seq, j.ETA)
+		}
 	}
 	if s.EndPolled(first[0]); len(run()) != 0 {
 		t.Error("a call while the end is being stored")

@@ -74,21 +74,28 @@ func (j *Job) IsBroken() bool { return j.Bond != nil && len(j.members)+1 != j.Bo
 // gathers returns the time until which a queue waits for more jobs for its next pack of a priority, 0 if the pack is
 // called now. j leads the pack; if j is nil, the first waiting job leads it.
 func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
-	p := s.policy.Packs
 	if j != nil && (j.Bond != nil || j.Deaths >= suspectFrom) {
 		return 0
 	}
-	since := s.packs.since[q][of-bucket.High]
-	if since == 0 {
-		since = s.now
-		s.packs.gatherSince(q, of, since)
+	if s.packs.since[q][of-bucket.High] == 0 {
+		s.packs.gatherSince(q, of, s.now)
 	}
-	until, by, n := since.Add(p.Wait), s.now, 0
+	return s.At(s.now).gathersUntil(q, j, of)
+}
+
+// gathersUntil returns what gathers returns for a queue whose first job of a priority has begun to wait for others. It
+// returns 0 if it has not.
+func (v View) gathersUntil(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
+	p, since := v.s.policy.Packs, v.s.packs.since[q][of-bucket.High]
+	if p == nil || since == 0 {
+		return 0
+	}
+	until, by, n := since.Add(p.Wait), v.now, 0
 	if j != nil {
 		by = max(by, j.NotBefore)
 	}
 	for _, m := range q.Jobs {
-		if s.joins(m, nil, of, by) {
+		if m.joins(nil, of, by, v.now) {
 			n++
 			until = min(until, m.hurries())
 		}
@@ -124,9 +131,19 @@ func (j *Job) hurries() bucket.Micros {
 
 // joins reports whether a job may go in a pack of a priority whose call starts no earlier than by. leader is the job
 // that leads the pack, nil if it is not known yet.
-func (s *step) joins(j, leader *Job, of bucket.Priority, by bucket.Micros) bool {
+func (j *Job) joins(leader *Job, of bucket.Priority, by, now bucket.Micros) bool {
 	return j != leader && j.Priority == of && j.Phase == resting && !j.cancelled && j.awaits == "" && j.Bond == nil && j.Deaths < suspectFrom &&
-		j.NotBefore <= by && !j.Past(s.now)
+		j.NotBefore <= by && !j.Past(now)
+}
+
+// gatheredUntil returns until when a queue waits for more jobs for one of its packs, 0 if it does not wait.
+func (v View) gatheredUntil(q *KeyQueue) (first bucket.Micros) {
+	for _, of := range bucket.Priorities {
+		if until := v.gathersUntil(q, nil, of); until != 0 && (first == 0 || until < first) {
+			first = until
+		}
+	}
+	return first
 }
 
 // pack attaches members to a job that is made ready and whose call starts no earlier than by. If the job has a bond,
@@ -157,7 +174,7 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 		case m == j:
 			behind = true
 		case m.Priority != of:
-		case s.joins(m, j, of, by):
+		case m.joins(j, of, by, s.now):
 			s.looks.leave(m)
 			q.attach(j, m)
 		case m.Phase == looking, m.First() && (m.Phase == resting || m.Phase == settling):

@@ -218,6 +218,31 @@ func TestPackGathers(t *testing.T) {
 	}
 }
 
+// TestInspectGatheringPack checks that a key whose pack waits for more jobs shows when the pack's call is made, and that
+// a job's deadline comes before the pack's wait.
+func TestInspectGatheringPack(t *testing.T) {
+	for deadline, want := range map[time.Duration]time.Duration{0: 300 * time.Millisecond, 400 * time.Millisecond: 400*time.Millisecond - hurry} {
+		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 300 * time.Millisecond})
+		if deadline > 0 {
+			p.Expect(1, now.Add(deadline))
+		}
+		s.Push("k", 1, p)
+		begun := *now
+		s.Step(begun)
+		q := s.Find("k")
+		w := s.At(begun).Inspect(q).Waits
+		if w.For != WaitPack || w.Until == nil || begun.Until(bucket.MicrosOf(*w.Until)) != want {
+			t.Errorf("with a deadline in %s, the key waits for %+v", deadline, w)
+		}
+		if eta := s.At(begun).FirstJobs(q, 1)[0].ETA; eta == nil || w.Until != nil && !eta.Equal(*w.Until) {
+			t.Errorf("with a deadline in %s, the job is to be called at %v, and the key waits until %v", deadline, eta, w.Until)
+		}
+		if at := run(1)[0].At; w.Until != nil && max(begun.Until(at)-want, want-begun.Until(at)) > 50*time.Millisecond {
+			t.Errorf("with a deadline in %s, the call started after %s, and was announced for %s", deadline, begun.Until(at), want)
+		}
+	}
+}
+
 // TestPackGathersBesideOthers checks that a full pack of one priority does not wait for a pack of another priority of
 // its key that is still being gathered, and that the other pack is called when its first job has waited long enough. It
 // checks a slow key, in which each turn makes the key's first job ready, and a key that is not slow.

@@ -81,7 +81,7 @@ func (s *Schedule) IsPaused(q *KeyQueue) bool { return q.brake.paused || s.holds
 // Callable returns the time before which no call of a queue starts because of the queue's own holds, rate and calls in
 // flight. It returns Never if operations hold all slots of the queue. It ignores pauses, and holds of the whole api.
 func (s *Schedule) Callable(q *KeyQueue, now bucket.Micros) bucket.Micros {
-	if int64(q.held) >= q.Limits.InFlight {
+	if q.isHeld() {
 		return Never
 	}
 	return max(q.brake.held, q.brake.earliest(), q.crowded(), s.policy.NextSlot(q, now))

@@ -42,8 +42,11 @@ type Waiting struct {
 // order of keeps.
 func (v View) waits(q *KeyQueue) Waiting {
 	k := v.keeps(q)
-	if k.what == WaitPaused {
-		return v.s.holds.paused.of(q.Key).waiting()
+	switch pause := v.s.holds.paused.of(q.Key); {
+	case k.what == WaitPaused, k.what == WaitNothing && len(q.polled) > 0 && pause != nil: // weir does not poll either
+		return pause.waiting()
+	case k.what == WaitPack:
+		k.until = max(v.now, v.gatheredUntil(q))
 	}
 	w := waitUntil(k.what, k.until, k.why)
 	w.Limit = k.limit

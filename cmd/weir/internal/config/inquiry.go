@@ -146,7 +146,7 @@ func parseInquiryPath(text string) (string, error) {
 	const fix = "write a path such as /payments/{job} or /search?reference={json:/order/id}"
 	return parseTemplatePath(text, fix, func(name string) (names bool, err error) {
 		if pointer, ok := strings.CutPrefix(name, "json:"); ok {
-			_, err := parsePointer(pointer)
+			_, err := parsePointerAs("{json:/field/subfield}", pointer)
 			return true, err
 		}
 		if name != "job" && name != "key" {

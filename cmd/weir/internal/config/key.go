@@ -96,8 +96,11 @@ func parseSource(text string) (header, pointer string, err error) {
 }
 
 // parsePointer reads an RFC 6901 pointer of at most 256 bytes. The pointer must not be empty.
-func parsePointer(text string) (string, error) {
-	const fix = "write json:/field/subfield; ~0 stands for ~ and ~1 for /"
+func parsePointer(text string) (string, error) { return parsePointerAs("json:/field/subfield", text) }
+
+// parsePointerAs is parsePointer for a pointer that the configuration spells as in example.
+func parsePointerAs(example, text string) (string, error) {
+	fix := "write " + example + "; ~0 stands for ~ and ~1 for /"
 	if !strings.HasPrefix(text, "/") || len(text) > 256 {
 		return "", refuse(fix, "%s is not a JSON pointer", quote(text))
 	}

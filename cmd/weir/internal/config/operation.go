@@ -142,7 +142,7 @@ func parseOperationPath(text string) (string, error) {
 	const fix = `write "{answer-header:Location}", or a path such as /operations/{answer:/id}`
 	return parseTemplatePath(text, fix, func(name string) (names bool, err error) {
 		if pointer, ok := strings.CutPrefix(name, "answer:"); ok {
-			_, err := parsePointer(pointer)
+			_, err := parsePointerAs("{answer:/field/subfield}", pointer)
 			return true, err
 		}
 		if header, ok := strings.CutPrefix(name, "answer-header:"); ok {

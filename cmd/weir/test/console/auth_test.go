@@ -164,8 +164,10 @@ func TestWorkerBesideServerInside(t *testing.T) {
 	r := weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
 apis:
   pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}
-dead_letters: {max_bytes: 64MiB} # the second weir does not know how small the store of the first one is
+dead_letters: {max_bytes: 64MiB}
 `)
+	r.Start() // creates every stream as large as the disk allows, which the second weir does not know
+	r.Stop()
 	s := r.Settings()
 	s.Roles = []config.Role{config.RoleIngest}
 	first, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))

@@ -98,6 +98,36 @@ apis:
 	b.wait("the job that waits", `document.querySelector("[data-state=queued]") && document.querySelector("[data-field=callback]") === null`)
 }
 
+// TestConsoleTellsOfOperations: a job that is polled is listed as such, its page says its priority, and the page of its
+// letter shows the operation's address once its body is revealed.
+func TestConsoleTellsOfOperations(t *testing.T) {
+	t.Parallel()
+	o := &fakeapi.Operations{}
+	o.Hold("clip")
+	r := weirtest.NewRig(t, fakeapi.Options{Script: o.Script}, `
+apis:
+  render:
+    url: %s
+    bucket: {rate: 100/s, capacity: 10}
+    operation:
+      poll: {path: "{answer-header:Location}", every: 1s, rate: 100/s}
+      answers: [{status: 200, json: /state, values: [done], means: done}, {status: 200, means: running}]
+`)
+	job := map[string]string{"Nats-Msg-Id": "clip", "Weir-Path": "/clip", "Weir-Priority": "high"}
+	r.Producer().Submit("weir.jobs.render.k", nil, job)
+	b := newBrowser(t, r.Worker.HTTPAddr())
+	b.open("/jobs?state=polling")
+	b.wait("the job that is polled", `document.querySelector("tr[data-job=clip] [data-state=polling]")`)
+	b.visit("/job?id=clip")
+	b.wait("its priority", `document.querySelector("[data-field=priority]")?.innerText === "Priority: high"`)
+	r.CLI().Must("cancel", "render", "clip")
+	r.Eventually("its letter", func() bool { return r.Store().Messages("WEIR_DEAD") == 1 })
+	b.visit("/letter?seq=1")
+	b.wait("that there is an operation", `document.querySelector("[data-field=operation]")?.innerText.endsWith("shown with the body")`)
+	b.click("main .card button")
+	b.wait("its address", `document.querySelector("[data-field=operation] code")?.textContent.endsWith("/operations/clip")`)
+}
+
 // TestConsoleJobsForViewers: a viewer sees the list and the stories, and no body.
 func TestConsoleJobsForViewers(t *testing.T) {
 	t.Parallel()

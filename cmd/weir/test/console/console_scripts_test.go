@@ -127,10 +127,13 @@ func TestConsoleTellsWhereTimeWent(t *testing.T) {
 		"rate 1000, limit 3000, called 1000, hold 5000, called 2000": `{ state: "done", timeline: [` + accepted + `, ` +
 			call(4, 5, `, held_for: "limit", held_limit: "spend", held_ms: 3000`) + `, { what: "event", ` + at(6) + ` }, ` +
 			call(10, 12, `, held_for: "retry", held_ms: 5000`) + `, { what: "result", ` + at(12) + ` }] }`,
-		"hold 30000":               `{ state: "queued", queue: { waits: { for: "paused" } }, timeline: [` + accepted + `] }`,
-		"rate 30000":               `{ state: "queued", queue: { waits: { for: "rate" } }, timeline: [` + accepted + `] }`,
-		"rate 20000, called 10000": `{ state: "queued", queue: { state: { phase: "calling" } }, timeline: [` + accepted + `, ` + call(20, 20, "") + `] }`,
-		"":                         `{ state: "dead", timeline: [{ what: "letter", ` + at(3) + ` }] }`,
+		"hold 30000":                           `{ state: "queued", queue: { waits: { for: "paused" } }, timeline: [` + accepted + `] }`,
+		"rate 30000":                           `{ state: "queued", queue: { waits: { for: "rate" } }, timeline: [` + accepted + `] }`,
+		"rate 20000, called 10000":             `{ state: "queued", queue: { state: { phase: "calling" } }, timeline: [` + accepted + `, ` + call(20, 20, "") + `] }`,
+		"rate 1000, called 1000, called 28000": `{ state: "queued", queue: { state: { phase: "polling" } }, timeline: [` + accepted + `, ` + call(1, 2, "") + `] }`,
+		"rate 2000, called 1000, called 7000": `{ state: "done", timeline: [` + accepted + `, ` + call(2, 3, "") + `, { what: "operation", ` + at(9) +
+			`, ended: "2026-01-02T15:00:10Z" }, { what: "inquiry", ` + at(12) + ` }] }`,
+		"": `{ state: "dead", timeline: [{ what: "letter", ` + at(3) + ` }] }`,
 	} {
 		got := eval[string](b, `import("/console/timebar.js").then(({ spans }) => spans(`+job+`, Date.parse("2026-01-02T15:00:30Z")).map((s) => s.kind + " " + s.ms).join(", "))`)
 		if got != want {

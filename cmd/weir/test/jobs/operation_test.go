@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/ops/joblist"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 )
@@ -203,6 +204,15 @@ func TestOperationCancelled(t *testing.T) {
 		for _, name := range []string{"running", "done"} {
 			r.Producer().Order("k", name)
 			r.Eventually("a poll of "+name, func() bool { return o.Polled(name) > 0 })
+		}
+		if polled := jobsOf(r, "state=polling").Jobs; len(polled) != 2 || polled[0].State != joblist.Polling || polled[0].Calls != 1 {
+			t.Errorf("the jobs that are polled are %+v", polled)
+		}
+		if waiting := jobsOf(r, "state=waiting").Jobs; len(waiting) != 0 {
+			t.Errorf("jobs that are polled are listed as waiting: %+v", waiting)
+		}
+		if out, code := r.CLI().Run("jobs", "--state", "polling", "--key", "k"); code != 0 || strings.Contains(out, "waiting") {
+			t.Errorf("jobs said %s", out)
 		}
 		o.Finish("done")
 		if out, code := r.CLI().Run("cancel", "pay", "running"); code != 0 {

@@ -19,10 +19,11 @@ func jobsCommand() *cobra.Command {
 	choice, as := joblist.Choice{Limit: 100}, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List jobs: waiting, being called, done, dead",
+		Short: "List jobs: waiting, being called, polled, done, dead",
 		Long: `Lists jobs, the newest first by when they came to their state: when they were accepted, called, or ended. The
-queues know which jobs wait or are being called. An index in the memory of each dispatching weir knows which jobs are
-done, from the ledger, and which are dead letters. "weir job ID" tells the story of one.
+queues know which jobs wait, which are being called, and which are polled because the api goes on working on them. An
+index in the memory of each dispatching weir knows which jobs are done, from the ledger, and which are dead letters.
+"weir job ID" tells the story of one.
 
 A weir that has just started reads the ledger in the background. Until it has read all of it, and if its index has no
 room for all jobs, the command says from what time on it lists ended jobs. Exit code 3: no job matches.`,
@@ -39,7 +40,7 @@ room for all jobs, the command says from what time on it lists ended jobs. Exit 
 	flags := cmd.Flags()
 	flags.StringVar(&choice.API, "api", "", "only jobs of this api")
 	flags.StringVar(&choice.Key, "key", "", "only jobs of this key, of --api or of every api")
-	flags.StringVar(&choice.State, "state", "", "only jobs that are waiting, calling, done or dead")
+	flags.StringVar(&choice.State, "state", "", "only jobs that are waiting, calling, polling, done or dead")
 	flags.StringVar(&choice.Status, "status", "", "only with this last answer: 503, or 5xx; 0 for dead letters without one")
 	flags.StringVar(&choice.Since, "since", "", "only from this RFC 3339 time on, or from this long ago, such as 2h or 1d")
 	flags.StringVar(&choice.Until, "until", "", "only before this time, or until this long ago")

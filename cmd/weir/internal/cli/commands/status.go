@@ -266,7 +266,7 @@ func callbacksPart(t *cli.Table, s *status.Status) {
 		if c == nil {
 			continue
 		}
-		behind, oldest, givenUp, receiver := strconv.FormatUint(c.Behind, 10), "-", strconv.FormatUint(c.GivenUp, 10), "accepts posts"
+		behind, oldest, givenUp, receiver := strconv.FormatUint(c.Behind, 10), "-", strconv.FormatUint(c.GivenUp, 10), "no failed post"
 		if !c.Oldest.IsZero() {
 			oldest = cli.Brief(s.At.Sub(c.Oldest))
 		}

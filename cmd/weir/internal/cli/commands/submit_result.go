@@ -51,8 +51,8 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	return nil
 }
 
-// tookText formats how long the job waited for its last call, and how long that call took. If the job got the answer of
-// another job, tookText names that job.
+// tookText formats how long the job waited for its last call, and how long after that the job was done. If the job got
+// the answer of another job, tookText names that job.
 func tookText(h nats.Header) string {
 	at := func(name string) time.Time {
 		t, err := time.Parse(time.RFC3339Nano, h.Get(name))
@@ -71,6 +71,6 @@ func tookText(h nats.Header) string {
 	if calls == "1 calls" {
 		calls = "1 call"
 	}
-	return fmt.Sprintf("%s, waited %s, called for %s", calls, cli.Brief(called.Sub(at(ledger.HeaderAcceptedAt))),
+	return fmt.Sprintf("%s, waited %s, done %s after the call began", calls, cli.Brief(called.Sub(at(ledger.HeaderAcceptedAt))),
 		cli.Brief(at(ledger.HeaderFinishedAt).Sub(called)))
 }

@@ -135,7 +135,7 @@ func (a *API) jobRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/jobs", name: "listJobs", role: console.Viewer, answer: joblist.Page{}, atOnce: 2 * readsAtOnce,
-			summary: "Jobs, the newest first by when they came to their state: waiting, being called, done, dead (weir jobs). " +
+			summary: "Jobs, the newest first by when they came to their state: waiting, being called, polled, done, dead (weir jobs). " +
 				"A page may have fewer jobs than its limit, or none, and yet a next",
 			query: []parameter{
 				ofAPI, keyOfAny, jobState(),

@@ -4,12 +4,15 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+
+	"weir/dispatcher/ledger"
 )
 
 // Bounds of counting the calls that began while a job waited.
 const (
 	MostAhead  = 200                   // the most calls that are counted
-	MostLooked = 2 * MostAhead         // the most records of the key that are examined
+	MostLooked = 2 * MostAhead         // the most records of calls of the key that are examined
+	MostRead   = 5 * MostLooked        // the most records of the key that are read from the ledger
 	mostBeside = 20                    // the most records after the call's own that are examined, for calls that began before it and ended later
 	skew       = 50 * time.Millisecond // by how much the time of a record may be earlier than the acceptance of its job, because two clocks gave the times
 	clocks     = 5 * time.Second       // by how much the clocks of stream leaders and of the calling replica may differ
@@ -40,9 +43,9 @@ type Ahead struct {
 	looked, beside int // records examined, and how many of them are the call's own record or come after it
 }
 
-// Add takes the records of the key one by one, in the order in which they were stored. own says that the record is of
-// the call that the job waited for. ahead says that the record is of another job's call that began during the wait. Add
-// returns false when it needs no more records.
+// Add takes the records of the key's calls one by one, in the order in which they were stored. own says that the record
+// is of the call that the job waited for. ahead says that the record is of another job's call that began during the
+// wait. Add returns false when it needs no more records.
 func (a *Ahead) Add(own, ahead bool) (more bool) {
 	a.looked++
 	if ahead {
@@ -52,6 +55,12 @@ func (a *Ahead) Add(own, ahead bool) (more bool) {
 		a.beside++
 	}
 	return a.N < MostAhead && a.beside <= mostBeside && a.looked < MostLooked
+}
+
+// IsCall reports whether a record counts as a call of its own. The end of an operation, an inquiry and a reused answer
+// are no calls. The call of a pack counts with the record of the job at place 0.
+func IsCall(c *ledger.Record) bool {
+	return !c.Polled && c.Inquiry == "" && c.Outcome != ledger.Reused && !c.Pack.Follows()
 }
 
 // NotKnown stands for a number that the index does not have.
@@ -82,13 +91,14 @@ func (x *Index) aheadLocked(w *Wait) (n, looked int) {
 	isKnown := true
 	s.between(from.UnixNano(), to.UnixNano(), of, func(b *block, e *entry) bool {
 		looked++
-		if e.of != uint32(of) || e.listable && !b.isKey(e, w.Key) {
+		own := e.seq == w.Seq
+		if e.of != uint32(of) || e.listable && !b.isKey(e, w.Key) || e.uncalled && !own {
 			return true
 		}
 		at, ok := e.started()
 		isKnown = isKnown && ok
 		ahead := e.hash != hash && at > w.Accepted.UnixMicro() && at < w.Started.UnixMicro()
-		return found.Add(e.seq == w.Seq, ahead) && isKnown
+		return found.Add(own, ahead) && isKnown
 	})
 	if !isKnown {
 		return NotKnown, looked

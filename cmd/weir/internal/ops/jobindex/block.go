@@ -25,6 +25,7 @@ type entry struct {
 	id, key  uint16 // lengths
 	outcome  uint16 // index in Index.names, like api
 	listable bool   // the entry is the end of a job
+	uncalled bool   // the entry is a record that is not of a call of its own
 }
 
 const (

@@ -95,6 +95,7 @@ type item struct {
 	status, calls int
 	outcome       string // "": the message does not end a job
 	jobless       bool   // the message is about no job, and gets no entry
+	uncalled      bool   // the message is a record that is not of a call of its own
 	record        *ledger.Record
 }
 
@@ -121,6 +122,7 @@ func ofRecord(seq uint64, stored time.Time, c *ledger.Record) item {
 		return i
 	}
 	i.ok, i.api, i.key, i.job, i.accepted, i.started, i.status, i.calls, i.record = true, c.API, c.Key, c.Job, c.Accepted, c.Started, c.Status, c.Call, c
+	i.uncalled = !IsCall(c)
 	if c.Final && (c.Outcome == ledger.Done || c.Outcome == ledger.Reused || c.Inquiry == string(httpcall.Processed)) {
 		i.outcome = ledger.Done
 	}
@@ -398,7 +400,7 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 	x.late = x.late || s == &x.letters && i.seq <= x.standing.Last
 	of := x.keyHash(i.api, i.key)
 	e := entry{
-		hash: maphash.String(x.seed, i.job), of: uint32(of), ran: ranFor(i), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
+		hash: maphash.String(x.seed, i.job), of: uint32(of), ran: ranFor(i), uncalled: i.uncalled, seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
 	}
 	if i.outcome != "" {
 		e.listable, e.api, e.outcome = true, uint16(x.placeLocked(i.api)), uint16(x.placeLocked(i.outcome)) //nolint:gosec // bounded by mostNames

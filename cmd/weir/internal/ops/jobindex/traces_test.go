@@ -38,7 +38,7 @@ func aheadByReading(records []*item, w *Wait) int {
 	var found Ahead
 	from, to := w.Stored()
 	for _, r := range records {
-		if r.stored.Before(from) || r.stored.After(to) || r.api != w.API || r.key != w.Key {
+		if r.stored.Before(from) || r.stored.After(to) || r.api != w.API || r.key != w.Key || r.uncalled && r.seq != w.Seq {
 			continue
 		}
 		if !found.Add(r.seq == w.Seq, r.job != w.Job && w.Began(r.started)) {
@@ -66,6 +66,7 @@ func TestAheadIsAsRead(t *testing.T) {
 		if random.IntN(5) == 0 {
 			r.outcome = "" // another call follows
 		}
+		r.uncalled = random.IntN(4) == 0
 		records = append(records, r)
 	}
 	x := New(Options{Bytes: 1 << 40, Log: slog.New(slog.DiscardHandler)})
@@ -108,7 +109,7 @@ func TestAheadIsAsRead(t *testing.T) {
 		t.Errorf("an index that has not come to the call counts %d", got[0])
 	}
 	slow := *records[n-1]
-	slow.seq, slow.started = n+1, slow.stored.Add(-time.Hour)
+	slow.seq, slow.started, slow.uncalled = n+1, slow.stored.Add(-time.Hour), false
 	if err := x.addNewer(calls, &slow); err != nil {
 		t.Fatal(err)
 	}

@@ -32,12 +32,13 @@ type State string
 const (
 	Waiting State = "waiting"
 	Calling State = "calling" // being called, or its outcome is being stored
+	Polling State = "polling" // the api has accepted it, and weir polls its operation
 	Done    State = "done"    // it has a result, or had one
 	Dead    State = "dead"    // it is a dead letter
 )
 
 // States returns all states, in the order in which a job passes through them.
-func States() []State { return []State{Waiting, Calling, Done, Dead} }
+func States() []State { return []State{Waiting, Calling, Polling, Done, Dead} }
 
 // Choice selects jobs by texts that users wrote. A field with the zero value selects all jobs.
 type Choice struct {
@@ -72,7 +73,7 @@ func (c *Choice) Read(now time.Time) (Question, error) {
 	q := Question{Filter: jobindex.Filter{API: c.API, Key: c.Key, Status: f.Status, Since: f.Since, Until: f.Until, Part: c.ID}, State: State(c.State), Limit: c.Limit}
 	switch {
 	case c.State != "" && !slices.Contains(States(), q.State):
-		return q, fmt.Errorf("state %q: must be one of waiting, calling, done, dead", c.State)
+		return q, fmt.Errorf("state %q: must be one of waiting, calling, polling, done, dead", c.State)
 	case c.Limit < 1 || c.Limit > MostListed:
 		return q, fmt.Errorf("limit is 1 to %d", MostListed)
 	case len(c.ID) > ingest.MaxIDBytes:
@@ -130,8 +131,10 @@ func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error)
 	page := Page{Jobs: []Job{}}
 	var all []placed
 	var end jobindex.Place // after this place, all may lack jobs; zero: it lacks none
-	if q.wants(Waiting) || q.wants(Calling) {
-		asked := admin.UnfinishedJobs{Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Limit: q.Limit}
+	if q.wants(Waiting) || q.wants(Calling) || q.wants(Polling) {
+		asked := admin.UnfinishedJobs{
+			Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Polled: q.wants(Polling), Limit: q.Limit,
+		}
 		found, err := asked.Unfinished(c)
 		if err != nil {
 			return page, err
@@ -186,8 +189,11 @@ func (q *Question) wants(s State) bool { return q.State == "" || q.State == s }
 
 func ofUnfinished(j *desk.UnfinishedJob) placed {
 	state := Waiting
-	if j.Calling() {
+	switch {
+	case j.Calling():
 		state = Calling
+	case j.Phase == schedule.JobPolling:
+		state = Polling
 	}
 	return placed{Job{API: j.API, Key: j.Key, Job: j.Job, State: state, At: j.At.UTC(), Accepted: j.Accepted.UTC(), Calls: j.Calls, Phase: j.Phase}, admin.JobPlace(j)}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/bucket/stream"
@@ -15,6 +16,7 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 
@@ -214,6 +216,9 @@ func (s *search) answered(r ledger.Result) error {
 	if j == nil {
 		return stream.ErrEnough
 	}
+	if slices.ContainsFunc(j.Steps, func(had Step) bool { return had.What == Result && had.Seq == r.Seq }) {
+		return nil // several records lead to it
+	}
 	j.accepted(r.Accepted, r.Queue, r.QueueSeq)
 	j.Steps = append(j.Steps, Step{
 		At: r.Stored.UTC(), What: Result, Text: fmt.Sprintf("result %d: status %d, %s", r.Seq, r.Status, cli.Count(r.Size, "byte")),
@@ -271,14 +276,17 @@ func (s *search) recorded(c *ledger.Record) error {
 	if j == nil {
 		return stream.ErrEnough
 	}
-	call := c.Origin() + "." + strconv.Itoa(c.Call)
-	if c.Polled && c.Inquiry == "" {
-		call = c.Origin() + ".operation"
+	what, id := Called, c.Origin()+"."+strconv.Itoa(c.Call)
+	switch {
+	case c.Inquiry != "":
+		what, id = Asked, c.Origin()+".inquiry."+strconv.FormatInt(c.Started.UnixMicro(), 10)
+	case c.Polled:
+		what, id = Polled, c.Origin()+".operation"
 	}
-	if j.calls[call] {
+	if j.records[id] {
 		return nil
 	}
-	j.calls[call] = true
+	j.records[id] = true
 	j.resultSeq = max(j.resultSeq, c.Result)
 	j.accepted(c.Accepted, c.Stream, c.Seq)
 	if c.Outcome == ledger.Reused {
@@ -289,9 +297,9 @@ func (s *search) recorded(c *ledger.Record) error {
 		return nil
 	}
 	j.Steps = append(j.Steps, Step{
-		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
+		At: c.Started.UTC(), What: what, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
 		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, HeldFor: schedule.WaitFor(c.HeldFor), HeldLimit: c.HeldLimit, HeldMS: c.HeldMS, Pack: packOf(c),
-		accepted: c.Accepted, final: c.Final,
+		accepted: c.Accepted, final: c.Final, origin: c.Origin(), found: httpcall.Finding(c.Inquiry),
 	})
 	return nil
 }
@@ -306,6 +314,9 @@ func packOf(c *ledger.Record) string {
 
 // callText describes a call and its outcome.
 func callText(c *ledger.Record) string {
+	if c.Inquiry != "" {
+		return inquiryText(c)
+	}
 	text := fmt.Sprintf("call %d", c.Call)
 	if c.Polled && c.Operation != nil {
 		text = fmt.Sprintf("the operation of call %d was polled and", c.Call)
@@ -322,7 +333,7 @@ func callText(c *ledger.Record) string {
 		text += " after " + cli.Brief(took)
 	}
 	if p := c.Pack; p != nil {
-		text += fmt.Sprintf(" in pack %s of %d jobs", p.ID, p.Of)
+		text += fmt.Sprintf(" in pack %s of %s", p.ID, cli.Count(p.Of, "job"))
 	}
 	text += ": " + c.Outcome
 	if c.Detail != "" {
@@ -342,6 +353,19 @@ func callText(c *ledger.Record) string {
 		text += "; billed " + c.Price
 	case deadletter.BilledUnknown:
 		text += "; perhaps billed " + c.Price
+	}
+	return text
+}
+
+// inquiryText describes an inquiry and what it found. Its price is left out: the record of the call has that.
+func inquiryText(c *ledger.Record) string {
+	of := fmt.Sprintf("call %d", c.Call)
+	if c.Polled {
+		of = "the operation of " + of
+	}
+	text := fmt.Sprintf("inquiry about %s: %s", of, strings.ReplaceAll(c.Inquiry, "_", " "))
+	if c.Detail != "" {
+		text += ": " + c.Detail
 	}
 	return text
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 )
@@ -11,15 +13,20 @@ import (
 // conclude derives the job's state from its steps. A job that is still in its queue may have ended already, because its
 // message is deleted a little later.
 func (j *Job) conclude() {
-	spent := ledger.Spending{}
+	spent, settled := ledger.Spending{}, j.settled()
 	isQueued := j.Queue != nil && j.Queue.State != nil
 	var last *Step // the last step that ends a job
 	for i := range j.Steps {
 		s := &j.Steps[i]
-		if s.What == Called {
-			spent.Add(s.Price, s.Billed)
+		if s.What == Called || s.What == Polled {
+			billed := s.Billed
+			if found, ok := settled[callOf(s)]; ok && s.What == Called && billed == deadletter.BilledUnknown {
+				billed = found
+			}
+			spent.Add(s.Price, billed)
 		}
-		ends := s.What == Result || s.What == Buried || s.What == Forgone || s.What == Called && s.Outcome == ledger.Done
+		ends := s.What == Result || s.What == Buried || s.What == Forgone || (s.What == Called || s.What == Polled) && s.Outcome == ledger.Done ||
+			s.found == httpcall.Processed && j.Dead == nil // its result was stored, and is not kept any more
 		if ends && (last == nil || s.At.After(last.At)) {
 			last = s
 		}
@@ -41,6 +48,25 @@ func (j *Job) conclude() {
 	if j.State != Dead {
 		j.Dead = nil
 	}
+}
+
+// callName identifies a call of a job.
+type callName struct {
+	origin string
+	number int
+}
+
+func callOf(s *Step) callName { return callName{s.origin, s.Call} }
+
+// settled returns how calls were billed of which an inquiry has found that.
+func (j *Job) settled() map[callName]deadletter.Billed {
+	all := map[callName]deadletter.Billed{}
+	for i := range j.Steps {
+		if s := &j.Steps[i]; s.What == Asked && s.Billed != deadletter.BilledUnknown {
+			all[callOf(s)] = s.Billed
+		}
+	}
+	return all
 }
 
 // Text says in one sentence where the job is and what it waits for.

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 )
@@ -59,8 +60,8 @@ type Job struct {
 	// to producers.
 	Callback *Callback `json:"callback,omitempty"`
 
-	result *ledger.Result  // the newest result, with its body if that was read
-	calls  map[string]bool // calls in Steps, by the job's position in the queue and the call's number
+	result  *ledger.Result  // the newest result, with its body if that was read
+	records map[string]bool // records in Steps, by the ids that recorded gives them
 
 	resultSeq  uint64 // the sequence of the newest result, even if that is not kept any more; 0: unknown
 	isImported bool   // the newest letter was imported
@@ -92,7 +93,9 @@ type StepKind string
 const (
 	Accepted StepKind = "accepted"
 	Called   StepKind = "call"
-	Forgone  StepKind = "reused" // it got the answer of another job instead of a call
+	Polled   StepKind = "operation" // the end of the operation that a call began
+	Asked    StepKind = "inquiry"   // the api was asked what became of a call
+	Forgone  StepKind = "reused"    // it got the answer of another job instead of a call
 	Result   StepKind = "result"
 	Buried   StepKind = "letter"
 	Event    StepKind = "event"
@@ -110,7 +113,7 @@ type Step struct {
 	Call    int               `json:"call,omitempty"`
 	Status  int               `json:"status,omitempty"`
 	Outcome string            `json:"outcome,omitempty"`
-	Ended   time.Time         `json:"ended,omitzero"` // of a call
+	Ended   time.Time         `json:"ended,omitzero"` // of a call, a poll or an inquiry
 	Price   string            `json:"price,omitempty"`
 	Billed  deadletter.Billed `json:"billed,omitempty"`
 	Type    string            `json:"type,omitempty"` // of an event
@@ -127,13 +130,16 @@ type Step struct {
 	HeldLimit string           `json:"held_limit,omitempty"`
 	HeldMS    int64            `json:"held_ms,omitempty"`
 
-	final    bool      // for a call: whether it ended the job
-	accepted time.Time // for a call: when the job was accepted; a redriven job is accepted again
+	// The following are of a record.
+	final    bool             // whether it ended the job
+	accepted time.Time        // when the job was accepted; a redriven job is accepted again
+	origin   string           // names the job since that acceptance
+	found    httpcall.Finding // by an inquiry
 }
 
 // order sorts the steps by time. Of steps with the same time, causes come before effects.
 func (j *Job) order() {
-	rank := map[StepKind]int{Accepted: 0, Called: 1, Forgone: 1, Result: 2, Buried: 3, Event: 4}
+	rank := map[StepKind]int{Accepted: 0, Called: 1, Polled: 1, Asked: 1, Forgone: 1, Result: 2, Buried: 3, Event: 4}
 	slices.SortStableFunc(j.Steps, func(a, b Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank[a.What], rank[b.What]), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -146,7 +152,7 @@ func (t *Timeline) at(api, key, id string) *Job {
 			return j
 		}
 	}
-	j := &Job{API: api, Key: key, Job: id, State: Unknown, calls: map[string]bool{}}
+	j := &Job{API: api, Key: key, Job: id, State: Unknown, records: map[string]bool{}}
 	t.Jobs = append(t.Jobs, j)
 	return j
 }

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/ops/jobindex"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -96,7 +97,7 @@ func (s *search) tracedRecords(ctx context.Context) error {
 }
 
 func (s *search) resultOf(ctx context.Context, c *ledger.Record) error {
-	if !c.Final || c.Outcome != ledger.Done && c.Outcome != ledger.Reused && c.Inquiry == "" {
+	if !c.Final || c.Outcome != ledger.Done && c.Outcome != ledger.Reused && c.Inquiry != string(httpcall.Processed) {
 		return nil
 	}
 	r, err := ledger.ResultFor(ctx, s.c.JetStream, c)
@@ -136,7 +137,7 @@ func (s *search) tracedEvents(ctx context.Context) error {
 				if err := s.eventsNear(ctx, j, deadletter.RevealedEvent, step.At.Add(-clocks), time.Now().Add(clocks)); err != nil {
 					return err
 				}
-			case step.What == Called && step.final && step.Outcome != ledger.Done && j.Dead == nil: // the job's letter is gone
+			case (step.What == Called || step.What == Polled) && step.final && step.Outcome != ledger.Done && j.Dead == nil: // the job's letter is gone
 				if err := s.eventsNear(ctx, j, deadletter.DeadEvent, step.Ended.Add(-clocks), step.Ended.Add(eventsWithin)); err != nil {
 					return err
 				}

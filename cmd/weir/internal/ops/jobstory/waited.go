@@ -76,7 +76,10 @@ func (s *search) ahead(ctx context.Context, waits []jobindex.Wait) ([]int, error
 		var found jobindex.Ahead
 		from, to := w.Stored()
 		f := ledger.Filter{API: w.API, Key: w.Key, Since: from}
-		err := ledger.RecordsNear(ctx, s.c.JetStream, f, to, jobindex.MostLooked, func(c *ledger.Record) error {
+		err := ledger.RecordsNear(ctx, s.c.JetStream, f, to, jobindex.MostRead, func(c *ledger.Record) error {
+			if !jobindex.IsCall(c) && c.At != w.Seq {
+				return nil
+			}
 			if !found.Add(c.At == w.Seq, c.Job != w.Job && w.Began(c.Started)) {
 				return stream.ErrEnough
 			}

@@ -24,6 +24,7 @@ type UnfinishedJobs struct {
 	jobindex.Filter
 	Waiting bool `json:"waiting,omitempty"`
 	Calling bool `json:"calling,omitempty"`
+	Polled  bool `json:"polled,omitempty"`
 	Limit   int  `json:"limit"`
 }
 
@@ -105,7 +106,7 @@ const busyListing = "too many questions about jobs and spending are being answer
 // exists, there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	wanted := desk.UnfinishedWanted{
-		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since,
+		Waiting: q.Waiting, Calling: q.Calling, Polled: q.Polled, Key: q.Key, Part: q.Part, Since: q.Since,
 		Limit: q.Limit + 1, Most: mostHeaders,
 	}
 	if !q.Until.IsZero() {

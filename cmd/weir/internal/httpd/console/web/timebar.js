@@ -14,6 +14,8 @@ function kindOf(cause, limit) {
   return ["rate", "its key's rate and the jobs before it"];
 }
 
+const operation = ["called", "the API's operation"];
+
 /** spans returns what a job spent its time on, in order: {kind, what, ms}. now is the time of the newest figures. */
 export function spans(j, now) {
   const all = [];
@@ -31,14 +33,19 @@ export function spans(j, now) {
   let since = null;
   for (const s of j.timeline) {
     if (s.what === "accepted") since ??= Date.parse(s.at);
+    if (since !== null && s.what === "operation") {
+      add(operation, Date.parse(s.ended ?? s.at) - since);
+      since = Date.parse(s.ended ?? s.at);
+    }
     if (s.what !== "call" || since === null) continue;
     wait(Date.parse(s.at) - since, s.held_for, s.held_limit, s.held_ms);
     since = Date.parse(s.ended ?? s.at);
     add(["called", "being called"], since - Date.parse(s.at));
   }
   if (j.state === "queued" && since !== null) {
-    const w = j.queue?.waits, calling = j.queue?.state?.phase === "calling";
-    if (calling) add(["called", "being called"], now - since);
+    const w = j.queue?.waits, phase = j.queue?.state?.phase;
+    if (phase === "calling") add(["called", "being called"], now - since);
+    else if (phase === "polling") add(operation, now - since);
     else wait(now - since, w && !["nothing", "rate"].includes(w.for) ? w.for : "", w?.limit, now - since);
   }
   return all;

@@ -54,6 +54,7 @@ function story(app, j) {
     h("div.bar", {}, h("h2", {}, h("a", { href: link("/bucket", { api: j.api, key: j.key }) }, `${j.api}/${j.key}`), " ", h("span.chip", { class: colour, "data-state": j.state }, text)),
       app.operator() && j.state === "queued" && j.queue?.state && j.queue.state.phase !== "calling" && cancelButton(app, j.api, j.job)),
     h("p", {}, j.letter && [h("a", { href: link("/letter", { seq: j.letter.seq }) }, `Letter ${j.letter.seq}`), `: ${j.letter.reason}. `], `Spent ${price(j.spent)}`, Number(j.in_doubt) > 0 && `, ${price(j.in_doubt)} in doubt`),
+    j.queue?.state?.priority && h("p", { "data-field": "priority" }, "Priority: ", j.queue.state.priority),
     j.callback && h("p", { "data-field": "callback", "data-state": j.callback.state }, "Callback: ", said(j.callback.text)),
     timeBar(j, app.now()),
     h("ol.timeline", {}, steps(app, j)),
@@ -104,11 +105,11 @@ async function show(app, j) {
   app.draw();
 }
 
-const titles = { accepted: "accepted", call: "called", result: "answered", letter: "dead letter", event: "told" };
+const titles = { accepted: "accepted", call: "called", operation: "operation", inquiry: "asked", reused: "not called", result: "answered", letter: "dead letter", event: "told" };
 
 function shadeOf(s) {
   if (s.what === "letter") return "dead";
   if (s.what === "result") return "good";
-  if (s.what === "call") return ["done", "submitted"].includes(s.outcome) ? "good" : ["retry", "pushback", "denied"].includes(s.outcome) ? "held" : "dead";
+  if (s.what === "call" || s.what === "operation") return ["done", "submitted"].includes(s.outcome) ? "good" : ["retry", "pushback", "denied"].includes(s.outcome) ? "held" : "dead";
   return "";
 }

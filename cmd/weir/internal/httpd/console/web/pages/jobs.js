@@ -9,7 +9,7 @@ import { empty, failed, waits, command, quoted } from "../said.js";
 
 const perPage = 50;
 const names = ["state", "api", "key", "status", "id", "since", "until"];
-const states = ["waiting", "calling", "done", "dead"];
+const states = ["waiting", "calling", "polling", "done", "dead"];
 
 /** jobs is the page of jobs in every state, the newest first. */
 export const jobs = {
@@ -42,8 +42,8 @@ function tabs(picked) {
     h("a.button", { key: s || "all", href: link("/jobs", { ...picked, state: s }), "aria-current": (picked.state ?? "") === s ? "true" : null, "data-state": s || "all" }, s === "" ? "all" : named[s])));
 }
 
-const named = { waiting: "waiting", calling: "being called", done: "done", dead: "dead letters" };
-const shade = { waiting: "calm", calling: "held", done: "good", dead: "dead" };
+const named = { waiting: "waiting", calling: "being called", polling: "polled", done: "done", dead: "dead letters" };
+const shade = { waiting: "calm", calling: "held", polling: "good", done: "good", dead: "dead" };
 
 function filters(app, picked) {
   const apis = app.snapshot?.status.apis.map((a) => a.api) ?? [];

@@ -40,6 +40,7 @@ export const letter = {
           l.refusals > 1 && fact("refusals", `${l.refusals} when the letter was written: its producer keeps retrying`)),
         l.call && lastCall(l.call)),
         h("section.card", { "aria-label": "Headers of the job" }, h("h2", {}, "Headers"), headers(revealed.value?.headers ?? l.headers))),
+      l.has_operation && operation(revealed.value?.operation),
       payload(app, l),
       command(`weir dead show ${seq}`),
     ];
@@ -66,6 +67,11 @@ function headers(all) {
   const names = Object.keys(all ?? {}).sort();
   if (names.length === 0) return h("p.quiet", {}, "The job had none.");
   return h("dl.facts.headers", {}, names.flatMap((name) => all[name].length > 0 ? all[name].map((value) => fact(h("code", {}, name), h("code", {}, value))) : fact(h("code", {}, name), h("span.quiet", {}, "hidden"))));
+}
+
+// operation shows where the API is asked about the operation that the last call began. The address may be confidential.
+function operation(address) {
+  return h("p", { "data-field": "operation" }, "The API's operation: ", address ? h("code", {}, address) : h("span.quiet", {}, "its address is shown with the body"));
 }
 
 function payload(app, l) {
