@@ -130,6 +130,7 @@ func (g *flags) add(cmd *cobra.Command, o *plan.Options) {
 	f.BoolVar(&o.Settled, "settled", false, "only answers say what calls take of a limit in tokens and cost; estimates are too high or too low")
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
 	f.IntVar(&o.Account, "account", 0, "calls a second of all keys together; if fewer than --jobs, jobs wait (default: more than --jobs)")
+	f.IntVar(&o.Quota, "quota", 0, "of a fleet: calls in any twenty seconds of all keys together; if fewer than twenty times --jobs, jobs wait (default: any number)")
 	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 24)")
 	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys (default of a fleet: 24)")
 	f.DurationVar(&o.Duration, "duration", 0, "start no new fault after this long (default: do all)")

@@ -188,6 +188,28 @@ func (e fleetJudge) judge(r *Report) {
 	if v.Outcome != bucket.Pass {
 		r.example("too many at once", v.String())
 	}
+	e.judgeQuota(r, stamps)
+}
+
+// judgeQuota compares the arrivals with the quota of all keys together.
+func (e fleetJudge) judgeQuota(r *Report, stamps []bucket.Arrival) {
+	if e.Quota == 0 {
+		return
+	}
+	quota := bucket.Quota{Count: e.Quota, Window: bucket.Sliding, Per: plan.QuotaPer}
+	v := bucket.Check(stamps, bucket.Expectation{Limit: bucket.Limit{Name: "lately", Quota: &quota}, Jitter: e.jitter(), Eps: e.stampError()})
+	switch v.Outcome {
+	case bucket.Pass:
+	case bucket.Fail:
+		r.OverRate++
+		r.example("over quota", v.String())
+	case bucket.Inconclusive:
+		r.Doubtful++
+		r.example("doubtful", v.String())
+	}
+	if full := float64(v.Worst) / float64(v.Allowed); full > r.Fullest {
+		r.Fullest, r.FullestOf = full, "lately"
+	}
 }
 
 // fleetFindings returns the verdicts on the promises that only a fleet makes.

@@ -64,6 +64,8 @@ func TestFleetJudge(t *testing.T) {
 	}{
 		{"all well", func(*Evidence) {}, ""},
 		{"three at once", func(e *Evidence) { e.Arrivals[7].End += int64(150 * time.Millisecond) }, "at once"},
+		{"more than the quota in its window", func(e *Evidence) { e.Quota = 70 }, "over-rate"},
+		{"as many as the quota allows", func(e *Evidence) { e.Quota = 100 }, ""},
 		{"a result cannot be read", func(e *Evidence) { e.Ends.Unread = []string{"read WEIR_RESULTS"} }, "unread"},
 		{"never got over", func(e *Evidence) { e.Strikes[0].Over = time.Time{} }, "resumed"},
 		{"a copy stayed away", func(e *Evidence) { e.Strikes[0].Kind, e.Strikes[0].Behind = plan.FlipNode, "S" }, "copies"},

@@ -57,6 +57,7 @@ type Evidence struct {
 	Strikes  []Strike
 	Calm     []plan.Span // spans without faults
 	InFlight int64       // the limit of concurrent calls over all keys
+	Quota    int64       // the limit of calls in each plan.QuotaPer over all keys; 0: none
 	Keys     []string
 	Replicas []string
 }

@@ -15,13 +15,9 @@ import (
 // called rarely.
 func (o *Options) Loads() []Load {
 	every := time.Duration(o.Keys) * time.Second / time.Duration(o.Jobs)
-	slowAtOnce := 3
-	if o.Fleet.RedisLosses+o.Fleet.RedisSetbacks > 0 {
-		slowAtOnce = 10 // some wait during the whole run, so that a limit that forgot its last call is seen at once
-	}
 	loads := []Load{
 		{o: o, key: burstKey, Every: 2 * time.Second, Many: 2 * burstHolds, First: 1},
-		{o: o, key: slowKey, Every: slowPer + 2*Jitter, Many: 1, First: slowAtOnce},
+		{o: o, key: slowKey, Every: slowPer + 2*Jitter, Many: 1, First: 3},
 	}
 	for _, key := range o.AllKeys() {
 		loads = append(loads, Load{o: o, key: key, Every: every, Many: 1, First: 1})

@@ -70,6 +70,7 @@ type Options struct {
 
 	Rate     int           // calls per second of a key
 	Account  int           // calls per second of all keys together; 0: more than the jobs that come
+	Quota    int           // of a fleet: calls in each QuotaPer of all keys together; 0: any number
 	Keys     int           // the steady keys, besides the two special ones
 	Jobs     int           // jobs per second, over all steady keys
 	Duration time.Duration // no new fault after this time; 0: until all are done
@@ -182,6 +183,8 @@ func (o *Options) validateFleet() error {
 		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
 	case !o.IsFleet() && o.Fleet != FleetFaults{}:
 		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --flip-nodes, --delete-restarts, --scales, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+	case o.Quota < 0 || !o.IsFleet() && o.Quota > 0:
+		return errors.New("--quota must be 0 or more, and needs a fleet: --replicas 2 or more")
 	case !o.IsFleet():
 		return nil
 	case o.Server != External:
@@ -252,6 +255,9 @@ func (o *Options) Command() string {
 	words = append(words, fmt.Sprintf("--rate %d --keys %d --jobs %d", o.Rate, o.Keys, o.Jobs))
 	if o.Account > 0 {
 		words = append(words, fmt.Sprintf("--account %d", o.Account))
+	}
+	if o.Quota > 0 {
+		words = append(words, fmt.Sprintf("--quota %d", o.Quota))
 	}
 	words = append(words, "--durability "+o.Durability)
 	if o.Server == Embedded {

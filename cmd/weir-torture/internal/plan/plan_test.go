@@ -154,6 +154,8 @@ func TestFleetOptions(t *testing.T) {
 		{func(o *Options) { o.Replicas = 5 }, "--replicas must be from 1 to 4"},
 		{func(o *Options) { o.Replicas = 0 }, "--replicas must be from 1 to 4"},
 		{func(o *Options) { o.Replicas = 1 }, "need a fleet"},
+		{func(o *Options) { o.Replicas, o.Fleet, o.Quota = 1, FleetFaults{}, 200 }, "needs a fleet"},
+		{func(o *Options) { o.Quota = 200 }, ""},
 		{func(o *Options) { o.Server = Embedded }, "--server external"},
 		{func(o *Options) { o.Takeovers = 1 }, "--stops"},
 		{func(o *Options) { o.PowerLosses = 1 }, ""}, // of all nodes: no build with hooks is needed

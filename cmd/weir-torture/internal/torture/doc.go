@@ -28,6 +28,10 @@
 // not synced stays in the kernel's memory, and is lost. A disk that says that it has synced, and has not, is not
 // simulated; --durability interval is nearest to it, and must lose jobs.
 //
+// A Redis that has lost its file forgets what all keys together have used. Each replica still knows the last calls of
+// its own keys and reports them with every ask, so no key is called too early. So only a limit that all keys share shows
+// a loss that weir does not notice. --quota sets such a limit, and jobs must wait for it during the loss.
+//
 // nats-server 2.15 does not heal all flipped bytes. With a damaged Raft snapshot the node does not start, or has no copy
 // of that stream. Then the torture gives the node an empty store, as an operator would, and notes it. With a damaged
 // block of messages the node counts messages that it cannot read, or lacks what came after them, and is current for the

@@ -173,6 +173,7 @@ func (f *fleet) closeLinks() error {
 // testify adds a fleet's part of the evidence.
 func (f *fleet) testify(e *judge.Evidence) {
 	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, plan.FleetInFlight, f.programs.o.AllKeys()
+	e.Quota = int64(f.programs.o.Quota)
 	for _, s := range f.strikes {
 		if s.Kind == plan.CutAPI {
 			e.Spoilt = append(e.Spoilt, plan.Span{From: s.At, To: s.Ended})

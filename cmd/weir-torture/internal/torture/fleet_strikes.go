@@ -45,10 +45,17 @@ func (f *fleet) torment(ctx, faults context.Context, p *plan.Plan) error {
 }
 
 // beCalm waits until the fleet is whole and has caught up, and lets it work for a while. With a backlog each replica
-// would call as fast as it can, so the calls would not show its share.
+// would call as fast as it can, so the calls would not show its share. Under a quota there is always a backlog, and no
+// share is measured.
 func (f *fleet) beCalm(ctx context.Context) error {
 	if err := f.awaitReplicas(ctx); err != nil {
 		return err
+	}
+	if f.programs.o.Quota > 0 { // jobs wait for the quota
+		if !stream.Sleep(ctx, calmFor) {
+			return context.Cause(ctx)
+		}
+		return nil
 	}
 	for limit := time.Now().Add(catchesUp); !f.hasCaughtUp(ctx) || !f.allTakePart(ctx); {
 		if time.Now().After(limit) {
