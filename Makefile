@@ -28,7 +28,7 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  = -s -w $(if $(VERSION),-X $(SAYS).release=$(VERSION)) $(if $(COMMIT),-X $(SAYS).commit=$(COMMIT))
 
-test: ## check a change, in a quarter of an hour on two cores: vet, lint, and the tests that a contributor needs. CI runs this
+test: ## check a change, in ten minutes on two cores: vet, lint, and the tests that a contributor needs. CI runs this
 	@$(call steps,vet lint unit)
 
 test-all: ## check everything, in an hour: all tests with the race detector, kills and torture, all seeds, fuzzing, other systems, a slow disk
@@ -99,7 +99,7 @@ SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --
 
 # The packages that unit runs under the race detector: those whose goroutines share memory. The simulations of SIMULATED run
 # in one goroutine, and are ten times as fast without the detector. In race a whole weir runs under it.
-SIMULATED := ./dispatcher/schedule ./dispatcher/takeover ./dispatcher/sites
+SIMULATED := ./dispatcher/schedule ./dispatcher/schedule/replicas ./dispatcher/takeover ./dispatcher/sites
 RACED := $$($(GO) list ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/... | grep -vxF "$$($(GO) list $(SIMULATED))")
 # The tests that only race runs: they kill at random, wait for a real clock, fill a disk or build for other systems.
 SOAK  := weir/cmd/weir/test/soak
@@ -130,12 +130,12 @@ race: $(TESTED) ## run every test with the race detector, on the disk
 	cd deploy/bench && $(call GOTEST,-bench) -timeout 10m ./...
 	$(SLOWEST)
 
-simulation: ## run all seeds of the schedule, of recovery and of sites in virtual time: unit and race run one in twenty
-	$(GO) test -run Simulation -timeout 30m $(SIMULATED) -args -all
+simulation: ## run all seeds of the schedule, of recovery, of sites and of ownership in virtual time: unit and race run one in twenty
+	$(GO) test -run Simulation -timeout 30m $(SIMULATED) ./dispatcher/ownership -args -all
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
-	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
+	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/intake ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
 
 midnight: redis ## run tests as if midnight, by UTC, came BEFORE=3 seconds after their start: PACKAGE=./cmd/weir/test/limits RUN=TestVerify
 	GO=$(GO) .ci/midnight bin/.midnight $(or $(PACKAGE),./cmd/weir/test/limits) '$(or $(RUN),.)' $(or $(BEFORE),3)

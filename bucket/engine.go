@@ -27,13 +27,12 @@ type engine struct {
 	permits   permits
 	lines     lines // of replicas that use this engine together
 
-	pool   *engine  // counts the limits of the api's account; nil without one
-	limits []placed // all limits of a call: shared, and those of the pool
-	seen   int64    // the pool.applied for which limits was built
-	behind bool     // these rules do not say what a call takes of some limit of the pool
-	name   string   // the api's name, set once it has had an account
-	// departures holds, for each pool that the engine has left, the removal that a stored snapshot must include.
-	departures map[*claims]int64
+	pool       *engine    // counts the limits of the api's account; nil without one
+	limits     []placed   // all limits of a call: shared, and those of the pool
+	seen       int64      // the pool.applied for which limits was built
+	behind     bool       // these rules do not say what a call takes of some limit of the pool
+	name       string     // the api's name, set once it has had an account
+	departures departures // from pools that the engine has left
 
 	// Of a pool:
 	members map[string]bool   // the apis whose stores count in the pool
@@ -185,7 +184,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	switch {
 	case e.behind || e.pool != nil && e.pool.awaits:
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + permitPoll}
-	case e.adding() || e.pool != nil && e.pool.adding() || len(e.departures) > 0 && e.departing():
+	case e.adding() || e.pool != nil && e.pool.adding() || e.departures.open():
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
 	}
 	for i := range e.limits {

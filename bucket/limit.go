@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 // Micros is a point in time in microseconds since 1970-01-01 UTC. It is not in nanoseconds because the same arithmetic
 // runs in Lua, whose numbers are exact only below 2^53: microseconds stay exact until the year 2255.
 type Micros int64
+
+// Never is a time that never comes.
+const Never = Micros(math.MaxInt64)
 
 // MicrosOf converts a wall-clock time; precision below a microsecond is dropped.
 func MicrosOf(t time.Time) Micros { return Micros(t.UnixMicro()) }

@@ -220,7 +220,7 @@ func (m *Memory) leavePool(now Micros) {
 	if m.pool != nil {
 		m.pool.mu.Lock()
 		m.pool.engine.strike(m.engine.name, now)
-		m.engine.depart(m.pool.engine.claims)
+		m.engine.departures.add(m.pool.engine.claims)
 		m.pool.mu.Unlock()
 	}
 	if len(m.pasts) == maxPasts {
@@ -397,22 +397,29 @@ func (e *engine) strike(api string, now Micros) {
 	e.muster()
 }
 
-// depart notes that the engine has left the pool with these claims.
-func (e *engine) depart(from *claims) {
+// departures holds, for each pool that an engine has left, the removal that a stored snapshot of the pool must include.
+// The store of the engine locks it.
+type departures map[*claims]int64
+
+// add notes that the engine has left the pool with these claims.
+func (d *departures) add(from *claims) {
 	if from == nil {
 		return
 	}
-	if e.departures == nil {
-		e.departures = map[*claims]int64{}
+	if *d == nil {
+		*d = departures{}
 	}
-	e.departures[from] = from.dropped
+	(*d)[from] = from.dropped
 }
 
-// departing reports whether the stored snapshot of a pool that the engine has left may still name its api. If the
-// process died now and the api came back, the pool would not know that the api was called elsewhere.
-func (e *engine) departing() bool {
-	maps.DeleteFunc(e.departures, func(from *claims, dropped int64) bool { return from.stored.Load() >= dropped })
-	return len(e.departures) > 0
+// open reports whether the stored snapshot of a pool that the engine has left may still name its api. If the process
+// died now and the api came back, the pool would not know that the api was called elsewhere.
+func (d departures) open() bool {
+	if len(d) == 0 {
+		return false
+	}
+	maps.DeleteFunc(d, func(from *claims, dropped int64) bool { return from.stored.Load() >= dropped })
+	return len(d) > 0
 }
 
 // muster sets awaits: whether an api of the account does not count in the pool yet. An api that has left is not

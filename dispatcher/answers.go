@@ -84,7 +84,7 @@ func (a *answers) readOnce(ctx context.Context) error {
 			return
 		}
 		a.Update(func(s *schedule.Schedule) {
-			a.LearnLocked(sum, seq, min(s.Own(bucket.MicrosOf(stored)), a.Now()))
+			a.LearnLocked(sum, seq, min(s.Queues.Own(bucket.MicrosOf(stored)), a.Now()))
 		})
 	})
 	if err == nil {

@@ -81,7 +81,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.tenancies = make([]*tenancy, len(l.Partitions))
 	w.inventories = takeover.NewInventories(l, w.takeoversLocked)
 	if hold, held := d.env.Restored.Hold(&o.API.Rules, w.Now()); held {
-		w.Sched.Hold(nil, hold.Until, hold.Why)
+		w.Sched.Holds.Hold(nil, hold.Until, hold.Why)
 		w.notes.TellHold(hold)
 	}
 	if d.board != nil {
@@ -108,7 +108,7 @@ func (w *apiWorker) beside() (others []*apiWorker) {
 func (w *apiWorker) holdBeside(hold schedule.HoldChange) {
 	for _, other := range w.beside() {
 		other.Mu.Lock()
-		news := other.Sched.HoldLonger(hold.Until, "account: "+hold.Why, other.Now())
+		news := other.Sched.Holds.HoldLonger(hold.Until, "account: "+hold.Why, other.Now())
 		other.Mu.Unlock()
 		other.notes.AnnounceHolds(news)
 		other.WakeUp()
@@ -195,7 +195,7 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 		if w.d.owner != nil {
 			replicas := w.d.owner.Replicas()
 			w.Mu.Lock()
-			w.Sched.Divide(replicas)
+			w.Sched.Findings.Divide(replicas)
 			w.Mu.Unlock()
 		}
 		next := w.pump(ctx, hard)
@@ -221,13 +221,13 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		w.adoptChange()
 		w.allKnown = w.allKnown || w.othersKnow()
 		w.Mu.Lock()
-		w.Sched.FollowWall(w.Env.Ahead())
+		w.Sched.Queues.FollowWall(w.Env.Ahead())
 		unknown := w.slotsUnknownLocked()
 		w.Sched.Allow((w.d.owner == nil || w.d.owner.Valid()) && !unknown && w.allKnown)
 		forfeited := w.Sched.Forfeited
 		fx := w.Sched.Step(w.Now())
 		forfeited = w.Sched.Forfeited - forfeited
-		unsaid := w.Sched.HasUnsaid()
+		unsaid := w.Sched.Findings.HasUnsaid()
 		w.Mu.Unlock()
 		w.teller.Look(unsaid || fx.Unclaim, fx.Claim)
 		if w.slotsAway.Swap(unknown) && !unknown {
@@ -337,14 +337,14 @@ func (w *apiWorker) wallLocked(at bucket.Micros) bucket.Micros {
 	if at == 0 {
 		return 0
 	}
-	return w.Sched.Wall(at)
+	return w.Sched.Queues.Wall(at)
 }
 
 // ETA implements queue.Forecaster.
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	p.NotBefore = w.Sched.Own(p.NotBefore)
+	p.NotBefore = w.Sched.Queues.Own(p.NotBefore)
 	return w.wallLocked(w.Sched.At(w.Now()).ETA(schedule.Place(p)))
 }
 
@@ -352,7 +352,7 @@ func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 func (w *apiWorker) Soonest(p queue.Place) bucket.Micros {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	p.NotBefore = w.Sched.Own(p.NotBefore)
+	p.NotBefore = w.Sched.Queues.Own(p.NotBefore)
 	return w.wallLocked(w.Sched.At(w.Now()).Soonest(schedule.Place(p)))
 }
 
@@ -363,7 +363,7 @@ func (w *apiWorker) NextFree(key string, appointments []queue.Appointment) bucke
 	unread, p := schedule.Unread{First: schedule.Never}, w.Partitions[w.Queue.Partition(key).Number()]
 	for _, a := range appointments {
 		if p != nil && !p.Has(a.Seq) {
-			unread.Jobs, unread.First = unread.Jobs+1, min(unread.First, w.Sched.Own(a.NotBefore))
+			unread.Jobs, unread.First = unread.Jobs+1, min(unread.First, w.Sched.Queues.Own(a.NotBefore))
 		}
 	}
 	return w.wallLocked(w.Sched.At(w.Now()).PlaceFree(key, unread))
@@ -373,7 +373,7 @@ func (w *apiWorker) NextFree(key string, appointments []queue.Appointment) bucke
 func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bucket.Micros) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	if q := w.Sched.Find(key); q != nil {
+	if q := w.Sched.Queues.Find(key); q != nil {
 		position, notBefore = q.Rank(seq)
 	}
 	return position, w.wallLocked(notBefore)
@@ -385,8 +385,8 @@ func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bu
 func (w *apiWorker) Behind(key string, upTo int, at bucket.Micros, p ingest.Priority) int {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	behind, known := w.Sched.At(w.Now()).Behind(key, w.Sched.Own(at), p), 0
-	if q := w.Sched.Find(key); q != nil {
+	behind, known := w.Sched.At(w.Now()).Behind(key, w.Sched.Queues.Own(at), p), 0
+	if q := w.Sched.Queues.Find(key); q != nil {
 		known = q.Depth()
 	}
 	if p == ingest.High && upTo > known {
@@ -412,7 +412,7 @@ func (w *apiWorker) takeoversLocked() (all []*takeover.Takeover) {
 // the stream, or ctx ends.
 func (w *apiWorker) withdrawIntents(ctx context.Context) {
 	w.Mu.Lock()
-	for q := range w.Sched.Queues() {
+	for q := range w.Sched.Queues.All() {
 		for _, j := range q.Jobs {
 			if !j.UnderWay() {
 				dropIdleIntentsLocked(j)

@@ -40,7 +40,7 @@ func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
 		if w.Equals != nil && w.Equals.Rule.CompareAlike(rule) {
 			a, gone = w.CompareLocked(j, sum)
 		} else if gone = j.LooksAhead(); gone { // the terms have just changed: the job is looked at, or made ready, again
-			w.Sched.Looked(j.Job)
+			w.Sched.Looked(j.Job, schedule.Look{})
 			w.Sched.Waken(j.Job, true)
 		}
 		w.Mu.Unlock()
@@ -80,7 +80,7 @@ func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (go
 		j.DropIntentsLocked()
 		j.Orders = nil
 		if ends = s.Forgo(j.Job); !ends {
-			s.AwaitTurn(j.Job)
+			s.Looked(j.Job, schedule.Look{Answered: true})
 		}
 	})
 	if ends {

@@ -127,7 +127,7 @@ func (w *apiWorker) tellContact(cutOff bool) {
 		w.Log.Warn("this replica cannot reach the api or its limiter, and another replica can: it gives up the api's partitions")
 		return
 	}
-	w.Sched.TryNow(w.Now())
+	w.Sched.Holds.TryNow(w.Now())
 	w.WakeUp()
 	w.Log.Info("this replica takes its share of the api's partitions again", "wait", w.contact.patience)
 }

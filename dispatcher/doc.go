@@ -46,8 +46,8 @@
 // keep the streams from storing one twice.
 //
 // The lane's lock guards its schedule, its partitions, and the part of a job by which the schedule decides
-// (schedule.Job). The worker never waits for anything while it holds the lock. The rest of a job belongs to the job's
-// goroutine (job.go).
+// (schedule.Job). The worker never waits for anything while it holds the lock. lane.Job says which of its other fields
+// the lock guards, and which belong to the job's goroutine (job.go).
 //
 // httpcall.Judge decides whether a call's outcome is done, submitted, retry, pushback, denied or dead.
 // Schedule.OnCallEnd then decides what this outcome means for later calls. A time in a header is compared with the

@@ -132,9 +132,9 @@ func (w *caller) awaitSlot(ctx context.Context, j *lane.Job, orders <-chan lane.
 	case lane.ToCancel:
 		w.settler.BuryCancelled(ctx, j)
 	case lane.ToRefuse:
-		w.settler.Bury(ctx, j, deadletter.Invalid, j.Impassable(), nil)
+		w.settler.Bury(ctx, j, deadletter.Invalid, "its cost can never pass limit "+j.Refused, nil)
 	case lane.ToOverdraw:
-		w.settler.Bury(ctx, j, deadletter.OverBudget, j.Overdrawn(), nil)
+		w.settler.Bury(ctx, j, deadletter.OverBudget, "the budget "+j.Refused+" is spent", nil)
 	default:
 		panic("dispatcher: unknown order") // orderLocked was given an unknown one
 	}
@@ -166,7 +166,7 @@ func (w *caller) sent(j *lane.Job) {
 // slot was missed, call gives the job's slot back instead.
 func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, made bool) {
 	w.Mu.Lock()
-	latest := w.Sched.Latest(j.Job)
+	latest := w.Sched.At(w.Now()).Latest(j.Job)
 	w.Mu.Unlock()
 	inTime := func() bool { return w.Now() <= latest }
 	if !j.Part.MayCall() || !inTime() {
@@ -188,13 +188,13 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	if j.Leads != nil {
 		j.Leads.DepartLocked(j)
 	}
-	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
+	tat := max(j.Grant.TAT, w.Sched.At(w.Now()).Floor(j.Queue))
 	w.Mu.Unlock()
-	w.settler.Trace(j)
+	w.settler.Spans.Of(j)
 	late, measured := j.At.Until(w.Now()), time.Now()
 	waited := since.Until(w.Now())
 	fault.Pass(fault.CallNext)
-	flight := j.TakeOff(tat+w.Env.Ahead(), late)
+	flight := lane.TakeOff(j, tat+w.Env.Ahead(), late)
 	hooks := httpcall.Hooks{
 		MayWrite: func() bool { return j.Part.MayCall() && inTime() }, Begins: flight.Begins,
 		Left: func() { flight.Left(); fault.Pass(fault.CallSent); w.sent(j) },
@@ -223,19 +223,19 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
 	took := w.settleUnits(j, r)
-	j.Usage = j.Terms.API.UsageOf(r)
-	use.Actual, j.Unsettled, j.Paid = took.actual, took.silent, took.price
+	j.Bill.Usage = j.Terms.API.UsageOf(r)
+	use.Actual, j.Bill.Unsettled, j.Bill.Paid = took.actual, took.silent, took.price
 	use.Left = w.leftOf(j, r)
-	if j.Taken = j.Costs; use.Actual != nil {
-		j.Taken = use.Actual
+	if j.Bill.Taken = j.Costs; use.Actual != nil {
+		j.Bill.Taken = use.Actual
 	}
-	if j.Over() != nil {
+	if j.Bill.Over(j.Costs) != nil {
 		w.Env.Metrics.Over.WithLabelValues(w.Name).Inc()
 	}
 	if j.Leads != nil {
 		w.divide(j, r, took.price, since.Add(waited))
 	} else {
-		j.Land(flight, r)
+		flight.Land(j, r)
 		j.Answered(r)
 	}
 	w.sent(j)
@@ -255,7 +255,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	w.Update(func(s *schedule.Schedule) {
 		s.Pipe.LearnCall(r.Ended.Sub(r.Started))
 		if holds {
-			s.KeepSlot(j.Job) // before the call ends, so that no other call takes the slot while the operation is stored
+			s.Pipe.KeepSlot(j.Job) // before the call ends, so that no other call takes the slot while the operation is stored
 		}
 		s.Ended(j.Job, use.Actual, w.Now())
 	})
@@ -295,10 +295,10 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), reserve.Costs
-	j.Reserved, j.Estimates = price, reserve.Estimates
+	j.Bill.Reserved, j.Bill.Estimates = price, reserve.Estimates
 	j.RecallLocked()
 	if !job.Deadline.IsZero() {
-		j.Deadline = w.Sched.Own(bucket.MicrosOf(job.Deadline))
+		j.Deadline = w.Sched.Queues.Own(bucket.MicrosOf(job.Deadline))
 	}
 	return refusal, err
 }
@@ -317,7 +317,7 @@ func (w *caller) send(ctx context.Context, j *lane.Job, m *ingest.Job, h httpcal
 // outgoing returns the job's message as it is sent to the api. If the trace is recorded, the message names the call as
 // the parent of the api's spans.
 func (w *caller) outgoing(j *lane.Job) *ingest.Job {
-	t, m := w.settler.Trace(j), j.Message
+	t, m := w.settler.Spans.Of(j), j.Message
 	if j.Leads != nil {
 		m = j.Leads.Message
 	}

@@ -114,7 +114,7 @@ func (w *slots) measure(ctx context.Context, r *schedule.Reply) {
 func (w *slots) isRough(r *schedule.Reply) bool {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	return w.Sched.IsRough(r)
+	return w.Sched.At(w.Now()).IsRough(r)
 }
 
 // heardOfEnds resumes calls that waited for other grants to end, now that the store has counted these ends.
@@ -144,7 +144,7 @@ func (w *slots) cameBack(units bool) {
 // askAgain makes every job that waits for a shared limit ask again.
 func (w *slots) askAgain() {
 	w.Mu.Lock()
-	queues, now := slices.Collect(w.Sched.Queues()), w.Now()
+	queues, now := slices.Collect(w.Sched.Queues.All()), w.Now()
 	w.Mu.Unlock()
 	w.EachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.Sched.AskAgain(q, now) })
 	w.WakeUp()

@@ -169,10 +169,10 @@ func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	defer w.Mu.Unlock()
 	j.Leads = p
 	for i, of := range p.Jobs {
-		of.In, of.Reserved = &queue.Pack{ID: p.ID, Place: i, Of: len(p.Jobs)}, shares[i]
-		of.Costs, of.Estimates = nil, nil
+		of.In, of.Bill.Reserved = &queue.Pack{ID: p.ID, Place: i, Of: len(p.Jobs)}, shares[i]
+		of.Costs, of.Bill.Estimates = nil, nil
 	}
-	p.Jobs[0].Costs, p.Jobs[0].Estimates = reserve.Costs, reserve.Estimates
+	p.Jobs[0].Costs, p.Jobs[0].Bill.Estimates = reserve.Costs, reserve.Estimates
 	j.Costs = reserve.Costs
 }
 
@@ -218,20 +218,20 @@ func (w *caller) divide(j *lane.Job, r httpcall.Response, price int64, began buc
 	w.Env.Metrics.Packed.WithLabelValues(w.Name).Add(float64(len(p.Jobs)))
 	p.Parts = api.Pack.Parts(api, r, j.Judge(r), p.Matches)
 	free := func(i int) bool { return p.Parts[i].Outcome.Billed == deadletter.NotBilled }
-	shares, whole := p.Shares(price, free), j.Charged()
-	usage, unsettled := j.Usage, j.Unsettled
+	shares, whole := p.Shares(price, free), j.Bill.Charged(j.Costs)
+	usage, unsettled := j.Bill.Usage, j.Bill.Unsettled
 	for i, m := range p.Jobs {
-		m.Paid, m.Usage, m.Unsettled = shares[i], nil, nil
-		if m.Taken = make([]int64, len(whole)); i == 0 {
-			m.Usage, m.Unsettled = usage, unsettled
-			copy(m.Taken, whole)
+		m.Bill.Paid, m.Bill.Usage, m.Bill.Unsettled = shares[i], nil, nil
+		if m.Bill.Taken = make([]int64, len(whole)); i == 0 {
+			m.Bill.Usage, m.Bill.Unsettled = usage, unsettled
+			copy(m.Bill.Taken, whole)
 		}
 		for k := range whole {
 			if api.Rules.Shared[k].Budget != nil && whole[k] > 0 {
-				m.Taken[k] = shares[i]
+				m.Bill.Taken[k] = shares[i]
 			}
 		}
-		m.LandPart(p.Flights[i], &p.Parts[i])
+		p.Flights[i].LandPart(m, &p.Parts[i])
 		m.Answered(p.Parts[i].Response)
 		if m != j && m.Calls == 1 {
 			w.observeWait(m, m.Came().Until(began))

@@ -12,6 +12,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 	"weir/dispatcher/settle"
 )
 
@@ -29,7 +30,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 	if slot, err := w.pace.Recall(ctx, j.Queue); err != nil {
 		w.unprepared(ctx, j, err)
 		return false
-	} else if slot > w.Now().Add(schedule.LongWait) {
+	} else if slot > w.Now().Add(limits.LongWait) {
 		w.Update(func(s *schedule.Schedule) {
 			j.Orders = nil
 			j.DisbandLocked()
@@ -43,7 +44,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 		return false
 	}
 	// After a missed slot the job's intent is still stored.
-	if j.Intended == j.Calls+1 && j.IntendedBy == j.Terms && j.Leads == nil || fault.Planted(fault.NoIntent) {
+	if j.Announced.Call == j.Calls+1 && j.Announced.By == j.Terms && j.Leads == nil || fault.Planted(fault.NoIntent) {
 		w.Update(func(*schedule.Schedule) { w.MadeLocked(j) })
 		return true
 	}
@@ -101,7 +102,7 @@ func (w *caller) unconnected(ctx context.Context, j *lane.Job, err error) {
 	w.noteHoldupLocked(j)
 	j.Calls++
 	j.Unseen = false
-	j.Paid, j.Usage = j.Reserved, nil // the job's record tells the price, and that nothing was billed
+	j.Bill.Paid, j.Bill.Usage = j.Bill.Reserved, nil // the job's record tells the price, and that nothing was billed
 	w.Mu.Unlock()
 	w.settler.Settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }

@@ -101,7 +101,7 @@ func (d *Dispatcher) Quiet(api string) bool {
 	quiet := !w.settler.FindingLocked()
 	w.Mu.Unlock()
 	if quiet {
-		w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) { quiet = quiet && !q.Busy() })
+		w.EachLocked(w.Sched.Queues.All(), func(q *schedule.KeyQueue) { quiet = quiet && !q.Jobs.Busy() })
 	}
 	return quiet
 }

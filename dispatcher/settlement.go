@@ -222,7 +222,7 @@ type settled struct {
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	out := httpcall.Judge(j.Terms.API, r, time.Now())
 	if out.Verdict == httpcall.Submitted { // only the end of its operation tells more
-		return settled{price: j.Reserved}
+		return settled{price: j.Bill.Reserved}
 	}
 	free := out.Billed == deadletter.NotBilled
 	if !free && !r.Cut {
@@ -256,7 +256,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	w.settlements.silent = len(s.silent) > 0 || free && w.settlements.silent
 	w.settlements.mu.Unlock()
 	if err != nil { // the message was read before the call, so this does not happen
-		return settled{price: j.Reserved}
+		return settled{price: j.Bill.Reserved}
 	}
 	s.price = took.Price
 	for i, limit := range j.Terms.API.Rules.Shared {
@@ -281,7 +281,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 func reservedOf(j *lane.Job, limit int) int64 {
 	switch {
 	case limit == lane.OfPrice:
-		return j.Reserved
+		return j.Bill.Reserved
 	case limit < len(j.Costs):
 		return j.Costs[limit]
 	}

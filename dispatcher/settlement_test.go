@@ -9,6 +9,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -65,7 +66,7 @@ func TestTolls(t *testing.T) {
 		if got := fmt.Sprint(reserve.Costs, reserve.Price); got != c.reserved {
 			t.Errorf("%s: reserves %s, want %s", c.what, got, c.reserved)
 		}
-		j.Costs, j.Reserved = reserve.Costs, reserve.Price
+		j.Costs, j.Bill.Reserved = reserve.Costs, reserve.Price
 		s := w.settleUnits(j, c.response)
 		got := fmt.Sprint(s.actual, s.price)
 		if s.actual == nil {
@@ -99,7 +100,7 @@ func TestLearn(t *testing.T) {
 		return toll.Costs[0]
 	}
 	answer := func(n int64) {
-		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1, 1, 1}}, Message: &ingest.Job{Body: []byte(`{}`)}, Terms: by}
+		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Call: limits.Call{Costs: []int64{1, 1, 1}}}, Message: &ingest.Job{Body: []byte(`{}`)}, Terms: by}
 		w.settleUnits(j, answered(200, 1000, n))
 	}
 	for n := range int64(leastTold - 1) {
@@ -135,7 +136,7 @@ func tolled(t *testing.T, w *caller, by *lane.Terms, body string) *lane.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Costs, j.Reserved, j.Estimates = reserve.Costs, price, reserve.Estimates
+	j.Costs, j.Bill.Reserved, j.Bill.Estimates = reserve.Costs, price, reserve.Estimates
 	return j
 }
 
@@ -174,8 +175,8 @@ func TestUnbilledCallsTeachNothing(t *testing.T) {
 	if s := w.settleUnits(j, part); fmt.Sprint(s.actual) != "[5000 1 0]" {
 		t.Errorf("a 429 that reports 5000 of one term is charged %v", s.actual)
 	}
-	if j.Reserved != 2000+250+40_000 {
-		t.Errorf("the intent of a call that learned a lower price holds %d", j.Reserved)
+	if j.Bill.Reserved != 2000+250+40_000 {
+		t.Errorf("the intent of a call that learned a lower price holds %d", j.Bill.Reserved)
 	}
 }
 

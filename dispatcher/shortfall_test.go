@@ -19,8 +19,8 @@ func TestLowEstimatesAreRaised(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	reserves := func(what, body, want string) {
 		t.Helper()
-		if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved) != want {
-			t.Errorf("%s: a call reserves %v and %d, want %s", what, j.Costs, j.Reserved, want)
+		if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Bill.Reserved) != want {
+			t.Errorf("%s: a call reserves %v and %d, want %s", what, j.Costs, j.Bill.Reserved, want)
 		}
 	}
 	const body = `{"in":100,"max":100}`
@@ -51,8 +51,8 @@ func TestRaisedEstimatesFit(t *testing.T) {
 	by.API.Rules.Shared[2].Budget.Count = 4000
 	w.settleUnits(tolled(t, w, by, `{"in":100,"max":100}`), answered(200, 500, 500))
 	j := tolled(t, w, by, `{"in":100,"max":100}`)
-	if fmt.Sprint(j.Costs) != "[1000 1 4000]" || j.Reserved != 2000+1250+5000 {
-		t.Errorf("a call reserves %v, and its intent holds %d", j.Costs, j.Reserved)
+	if fmt.Sprint(j.Costs) != "[1000 1 4000]" || j.Bill.Reserved != 2000+1250+5000 {
+		t.Errorf("a call reserves %v, and its intent holds %d", j.Costs, j.Bill.Reserved)
 	}
 	by.API.Rules.Shared[2].Account, by.API.Rules.In = "acme", &bucket.Membership{Account: "acme", Headroom: 10}
 	if j := tolled(t, w, by, `{"in":100,"max":100}`); j.Costs[2] != 3600 {
@@ -116,14 +116,14 @@ func TestLowEstimatesAreRecalled(t *testing.T) {
 		w.settlements.recall(&c, []string{"spend"})
 	}
 	const body = `{"in":100,"max":60}` // 400 tokens, for 2850
-	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved, j.Estimates) != "[1600 1 5700] 5700 [400 1 2850]" {
-		t.Errorf("a call reserves %v, and its intent holds %d, by the estimates %v", j.Costs, j.Reserved, j.Estimates)
+	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Bill.Reserved, j.Bill.Estimates) != "[1600 1 5700] 5700 [400 1 2850]" {
+		t.Errorf("a call reserves %v, and its intent holds %d, by the estimates %v", j.Costs, j.Bill.Reserved, j.Bill.Estimates)
 	}
 	for range learnedFrom {
 		w.settleUnits(tolled(t, w, by, body), answered(200, 100, 60))
 	}
-	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved) != "[400 1 2850] 2850" {
-		t.Errorf("a call reserves %v, and its intent holds %d, after enough answers as estimated", j.Costs, j.Reserved)
+	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Bill.Reserved) != "[400 1 2850] 2850" {
+		t.Errorf("a call reserves %v, and its intent holds %d, after enough answers as estimated", j.Costs, j.Bill.Reserved)
 	}
 }
 
@@ -137,18 +137,18 @@ func TestLowEstimatesAreRecorded(t *testing.T) {
 		want    string
 	}{{500, 60, "[400 1 2850]"}, {500, 60, "[400 1 2850]"}, {100, 60, "[]"}, {10, 10, "[]"}} {
 		j := tolled(t, w, by, body)
-		j.Taken = j.Costs
+		j.Bill.Taken = j.Costs
 		if s := w.settleUnits(j, answered(200, c.in, c.out)); s.actual != nil {
-			j.Taken = s.actual
+			j.Bill.Taken = s.actual
 		}
-		if got := fmt.Sprint(j.Low()); got != c.want {
+		if got := fmt.Sprint(j.Bill.Low()); got != c.want {
 			t.Errorf("a call that took %d and %d was estimated at %s, want %s", c.in, c.out, got, c.want)
 		}
 	}
 	fixed := modelAPI()
 	fixed.Prices, fixed.Rules.Shared[0].Cost = nil, ingest.Units(9)
-	if j := tolled(t, w, &lane.Terms{API: fixed}, body); j.Estimates != nil {
-		t.Errorf("an api whose answers say nothing has the estimates %v", j.Estimates)
+	if j := tolled(t, w, &lane.Terms{API: fixed}, body); j.Bill.Estimates != nil {
+		t.Errorf("an api whose answers say nothing has the estimates %v", j.Bill.Estimates)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -19,7 +20,7 @@ func TestSilentAnswers(t *testing.T) {
 	d := dispatcherOf(Options{})
 	d.env.Metrics = lane.NewMetrics(nil)
 	w := bareWorker(d, "llm")
-	job := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, Message: &ingest.Job{}, Terms: &lane.Terms{API: api}}
+	job := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Call: limits.Call{Costs: []int64{1}}}, Message: &ingest.Job{}, Terms: &lane.Terms{API: api}}
 	for i, c := range []struct {
 		status int
 		units  int64 // -1: nothing

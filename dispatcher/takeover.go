@@ -212,7 +212,7 @@ func (p *tenancy) shut() (begun []*schedule.KeyQueue) {
 	p.W.Mu.Lock()
 	p.Open = false
 	p.W.Mu.Unlock()
-	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
+	p.W.EachLocked(p.W.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition && len(q.Jobs) > 0 {
 			begun = append(begun, q)
 		}
@@ -274,7 +274,7 @@ func (p *tenancy) remove() {
 	p.ForgetLocked()
 	p.notes.ForgetPartitionLocked(p.Owned)
 	p.W.Mu.Unlock()
-	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
+	p.W.EachLocked(p.W.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
 			p.forgetLocked(q)
 		}

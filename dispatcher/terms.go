@@ -67,12 +67,12 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	w.Sched.Adopt(next.Policy)
 	w.AdoptReuseLocked()
 	if w.Sched.At(now).Denied() {
-		w.Sched.TryNow(now)
+		w.Sched.Holds.TryNow(now)
 	}
 	if hold, held := w.Env.Restored.Hold(&api.Rules, now); held {
-		w.Sched.Hold(nil, hold.Until, hold.Why)
+		w.Sched.Holds.Hold(nil, hold.Until, hold.Why)
 	}
-	queues := slices.Collect(w.Sched.Queues())
+	queues := slices.Collect(w.Sched.Queues.All())
 	w.Mu.Unlock()
 	w.EachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.Sched.Rebind(q, now) })
 	w.answers.recall()

@@ -123,7 +123,7 @@ func TestBatchOfOneKey(t *testing.T) {
 func TestBatchIsUnsure(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()
-	kept.says = &ingest.Refusal{Code: ingest.Unsure, Description: "nobody knows"}
+	kept.says = &ingest.Refusal{Code: ingest.Unsure, Description: "the stream did not confirm the job"}
 	got, all := told(t, nc, batchOf(t, ingest.Submission{API: "credit-check", Key: "k", ID: "1"}, ingest.Submission{API: "credit-check", Key: "k", ID: "2"}), 2)
 	if !reflect.DeepEqual(got, []string{"unknown", "unknown"}) || !errors.Is(all[0].Err, client.ErrNoAnswer) || all[0].JSON != nil {
 		t.Errorf("%v %+v", got, all)

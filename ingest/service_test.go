@@ -18,7 +18,7 @@ func TestUnsureIsSilence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept.says = &ingest.Refusal{Code: ingest.Unsure, Description: "nobody knows"}
+	kept.says = &ingest.Refusal{Code: ingest.Unsure, Description: "the stream did not confirm the job"}
 	if err := nc.PublishRequest("weir.jobs.credit-check.k", "answers.unsure", nil); err != nil {
 		t.Fatal(err)
 	}

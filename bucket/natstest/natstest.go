@@ -17,7 +17,7 @@ import (
 const started = 90 * time.Second
 
 // Start runs a server with JetStream until the test has ended. Its store is in dir; port 0 stands for any port.
-func Start(t *testing.T, dir string, port int) *server.Server {
+func Start(t testing.TB, dir string, port int) *server.Server {
 	t.Helper()
 	if port == 0 {
 		port = server.RANDOM_PORT
@@ -51,7 +51,7 @@ func StartSmall(t *testing.T, room int64) *server.Server {
 	})
 }
 
-func start(t *testing.T, o *server.Options) *server.Server {
+func start(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()
 	ns, err := server.NewServer(o)
 	if err != nil {
@@ -66,7 +66,7 @@ func start(t *testing.T, o *server.Options) *server.Server {
 }
 
 // Connect returns a connection that closes when the test ends. It reconnects without limit.
-func Connect(t *testing.T, ns *server.Server) jetstream.JetStream {
+func Connect(t testing.TB, ns *server.Server) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(ns.ClientURL(), nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {

@@ -13,8 +13,8 @@ type Appointment struct {
 }
 
 // appointments holds, by key, the appointments that this process has stored and the owner may not have read yet.
-// Without them a full bucket of such jobs would look to the owner as if it had room at once. The partition's lock
-// guards it.
+// Without them a full bucket of such jobs would look to the owner as if it had room at once. The lock of the
+// partition's contents guards it.
 type appointments struct {
 	unread map[string][]Appointment
 	read   uint64 // the last appointment that the owner has received
@@ -41,11 +41,4 @@ func (a *appointments) remove(key string, gone func(Appointment) bool) {
 	} else {
 		delete(a.unread, key)
 	}
-}
-
-// appointments returns the key's appointments that the owner may not have read yet.
-func (p *Partition) appointments(key string) []Appointment {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.sweeper.appointments.unread[key])
 }

@@ -105,9 +105,9 @@ func TestUnreadAppointments(t *testing.T) {
 		takeOne <- struct{}{}
 	}
 	await.Until(t, "all to be got", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.sweeper.appointments.unread) == 0
+		p.contents.mu.Lock()
+		defer p.contents.mu.Unlock()
+		return len(p.contents.appointments.unread) == 0
 	})
 	cancel()
 	for range 2 {

@@ -48,15 +48,18 @@ type desk struct {
 }
 
 func newDesk() *desk {
-	p := &Partition{queue: &Queue{holdings: NewHoldings(1 << 30), api: "credit"}, book: newBook(), pending: map[string]*idPuts{}, reading: true, wake: make(chan struct{}, 1), reconnects: func() uint64 { return 0 }}
-	p.sweeper = &sweeper{p: p, own: map[uint64]string{}, removed: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{}, wake: make(chan struct{}, 1), appointments: newAppointments()}
+	q := &Queue{holdings: NewHoldings(1 << 30), api: "credit"}
+	p := &Partition{queue: q, source: source{api: q.api}, contents: newContents(q.holdings, func() uint64 { return 0 })}
+	p.intake = newIntake(p, nil)
+	p.sweeper = &sweeper{source: &p.source, contents: p.contents, wake: make(chan struct{}, 1)}
+	p.contents.begin()
 	return &desk{p: p, inStream: map[uint64]string{}, ids: map[string]uint64{}}
 }
 
 func (d *desk) put(id string, earlyRefusal *ingest.Refusal) {
-	d.p.put(&ingest.Job{API: "credit", Key: "k", ID: id, DedupeID: id}, bucket.KeyLimits{Capacity: 1 << 30}, earlyRefusal, func(ingest.Receipt, *ingest.Refusal) {})
-	d.open = append(d.open, d.p.waiting...)
-	d.p.waiting = nil
+	d.p.intake.put(&ingest.Job{API: "credit", Key: "k", ID: id, DedupeID: id}, bucket.KeyLimits{Capacity: 1 << 30}, earlyRefusal, func(ingest.Receipt, *ingest.Refusal) {})
+	d.open = append(d.open, d.p.intake.waiting...)
+	d.p.intake.waiting = nil
 }
 
 // store decides what the stream does with a message that is on its way.
@@ -74,18 +77,20 @@ func (d *desk) store(e *pendingPut) stream.Answer {
 	return stream.Answer{Seq: d.nextSeq}
 }
 
+func (d *desk) settle(e *pendingPut) { d.p.contents.settle(e.job, e.ticket, e.answer) }
+
 func (d *desk) readOne() {
 	seq := d.unread[0]
 	d.unread = d.unread[1:]
-	d.p.noteRead(Entry{Kind: JobEntry, Seq: seq, Key: "k", Header: nats.Header{ingest.HeaderMsgID: {d.inStream[seq]}}})
+	d.p.contents.read(Entry{Kind: JobEntry, Seq: seq, Key: "k", Header: nats.Header{ingest.HeaderMsgID: {d.inStream[seq]}}})
 	d.read = append(d.read, seq)
 }
 
 func (d *desk) finish(i int) {
 	seq := d.read[i]
 	d.read = append(d.read[:i], d.read[i+1:]...)
-	d.p.sweeper.finish("k", seq)
-	d.p.sweeper.gone([]uint64{seq})
+	d.p.Finish("k", seq)
+	d.p.contents.gone([]uint64{seq})
 	delete(d.inStream, seq)
 }
 
@@ -125,7 +130,7 @@ func TestBookCountsOnce(t *testing.T) {
 				if len(sent) == 0 {
 					t.Skip()
 				}
-				d.p.settleLocked(sent[0])
+				d.settle(sent[0])
 				sent = sent[1:]
 			},
 			"read": func(t *rapid.T) {
@@ -141,19 +146,19 @@ func TestBookCountsOnce(t *testing.T) {
 				d.finish(rapid.IntRange(0, len(d.read)-1).Draw(t, "which"))
 			},
 			"read again": func(*rapid.T) { // the partition is given up, and taken over again
-				d.p.endReading()
-				d.p.beginReading()
+				d.p.contents.end()
+				d.p.contents.begin()
 				d.read, d.unread = nil, slices.Sorted(maps.Keys(d.inStream))
 			},
 			"forget": func(t *rapid.T) { // the dedupe window passes
 				for id, seq := range d.ids {
-					if _, waits := d.inStream[seq]; !waits && d.p.pending[id] == nil {
+					if _, waits := d.inStream[seq]; !waits && d.p.contents.book.pending[id] == nil {
 						delete(d.ids, id)
 					}
 				}
 			},
 			"": func(t *rapid.T) {
-				if depth := d.p.book.depth("k"); depth < 0 || depth > len(d.inStream)+len(d.open)+len(sent) {
+				if depth := d.p.contents.book.depth("k"); depth < 0 || depth > len(d.inStream)+len(d.open)+len(sent) {
 					t.Fatalf("the book counts %d, %d are in the stream and %d on their way", depth, len(d.inStream), len(d.open)+len(sent))
 				}
 			},
@@ -162,25 +167,25 @@ func TestBookCountsOnce(t *testing.T) {
 			e.answer = stream.Answer{Err: stream.ErrStopping}
 		}
 		for _, e := range append(sent, d.open...) {
-			d.p.settleLocked(e)
+			d.settle(e)
 		}
 		for len(d.unread) > 0 {
 			d.readOne()
 		}
-		if depth := d.p.book.depth("k"); depth != len(d.inStream) {
+		if depth := d.p.contents.book.depth("k"); depth != len(d.inStream) {
 			t.Fatalf("the book counts %d, the stream holds %d", depth, len(d.inStream))
 		}
-		if len(d.p.pending) != 0 || len(d.p.sweeper.own) != 0 {
-			t.Fatalf("%d ids and %d sequences are kept for nothing", len(d.p.pending), len(d.p.sweeper.own))
+		if len(d.p.contents.book.pending) != 0 || len(d.p.contents.book.own) != 0 {
+			t.Fatalf("%d ids and %d sequences are kept for nothing", len(d.p.contents.book.pending), len(d.p.contents.book.own))
 		}
 	})
 }
 
 // TestRefusalsHoldNoAddress checks that a refusal does not contain the server's address, whatever broke the connection.
 func TestRefusalsHoldNoAddress(t *testing.T) {
-	p := &Partition{name: "WEIR_pay_0"}
+	in := &intake{source: &source{name: "WEIR_pay_0"}}
 	broken := fmt.Errorf("%w: %w", stream.ErrUnsent, errors.New("write tcp 10.0.0.7:51022->10.0.0.8:4222: broken pipe"))
-	r := p.refusal(&pendingPut{answer: stream.Answer{Err: broken}})
+	r := in.refusal(&pendingPut{answer: stream.Answer{Err: broken}})
 	if r.Code != ingest.Unavailable || !strings.Contains(r.Description, "WEIR_pay_0") || strings.Contains(r.Description, "10.0.0") {
 		t.Errorf("%d: %s", r.Code, r.Description)
 	}

@@ -39,7 +39,7 @@ func (t *tally) judged(err error) error {
 // and after that the number of the key's messages. It publishes on the condition that the last sequence is still the
 // same. After the count, jobs of the key can only have left. So the capacity holds, whatever other processes put. Keys
 // are put in parallel, the jobs of one key one after the other.
-func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
+func (in *intake) putCounted(ctx context.Context, puts []*pendingPut) {
 	tallies := map[string]*tally{}
 	for len(puts) > 0 {
 		var now, later []*pendingPut
@@ -55,13 +55,13 @@ func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
 			}
 			now = append(now, e)
 		}
-		again := p.putRound(ctx, now, tallies)
+		again := in.putRound(ctx, now, tallies)
 		puts = append(again, later...)
 	}
 }
 
 // putRound puts one job of each key, and returns the puts that must be tried again.
-func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map[string]*tally) (again []*pendingPut) {
+func (in *intake) putRound(ctx context.Context, now []*pendingPut, tallies map[string]*tally) (again []*pendingPut) {
 	var counting errgroup.Group
 	counting.SetLimit(countAtOnce)
 	for _, e := range now {
@@ -70,7 +70,7 @@ func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map
 			continue
 		}
 		counting.Go(func() error {
-			e.answer.Err = p.count(ctx, e.msg.Subject, t)
+			e.answer.Err = in.count(ctx, e.msg.Subject, t)
 			return nil
 		})
 	}
@@ -91,10 +91,10 @@ func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map
 		}
 		sent = append(sent, e)
 	}
-	p.commit(ctx, sent, p.intake.Singly)
+	in.commit(ctx, sent, in.x.Singly)
 	for _, e := range sent {
 		delete(e.msg.Header, stream.HeaderExpectedSeq)
-		if p.judge(e, tallies[e.msg.Subject]) {
+		if in.judge(e, tallies[e.msg.Subject]) {
 			again = append(again, e)
 		}
 	}
@@ -102,7 +102,7 @@ func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map
 }
 
 // judge handles the answer to a counted put, and reports whether the put must be tried again.
-func (p *Partition) judge(e *pendingPut, t *tally) (again bool) {
+func (in *intake) judge(e *pendingPut, t *tally) (again bool) {
 	switch {
 	case e.answer.Err == nil && !e.answer.Duplicate:
 		*t = tally{read: true, last: e.answer.Seq, jobs: t.jobs + 1}
@@ -128,11 +128,11 @@ var errFormerLeader = errors.New("the stream's state is older than the key's las
 // count reads a key's last sequence and number of messages from the stream. It fails with errFormerLeader if a former
 // leader answered: that server may lack the key's last jobs, and the queue would then accept more jobs than its
 // capacity.
-func (p *Partition) count(ctx context.Context, subject string, t *tally) (err error) {
-	if t.last, err = p.lastSeq(ctx, subject); err != nil {
+func (in *intake) count(ctx context.Context, subject string, t *tally) (err error) {
+	if t.last, err = in.source.lastSeq(ctx, subject); err != nil {
 		return err
 	}
-	state, err := stream.StateOf(ctx, p.nc, p.name, subject)
+	state, err := stream.StateOf(ctx, in.source.nc, in.source.name, subject)
 	if err != nil {
 		return fmt.Errorf("number of messages of the key: %w", err)
 	}
@@ -141,14 +141,4 @@ func (p *Partition) count(ctx context.Context, subject string, t *tally) (err er
 	}
 	t.jobs, t.read = int64(state.Subjects[subject]), true
 	return nil
-}
-
-// lastSeq returns the sequence of a subject's last message, 0 if there is none. It asks the stream's leader: with the
-// answer of a replica that lags, the condition would fail.
-func (p *Partition) lastSeq(ctx context.Context, subject string) (uint64, error) {
-	m, err := p.fromLeader(ctx, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
-	if err != nil {
-		return 0, fmt.Errorf("last message of %s: %w", subject, err)
-	}
-	return m, nil
 }

@@ -22,7 +22,7 @@ func TestCountOfAFormerLeader(t *testing.T) {
 	q := openBeside(t, nc, 10)
 	p := q.partitions[0]
 	subject := queueSubject("pay", 0, kindJob, ingest.Token("k"))
-	info := "$JS.API.STREAM.INFO." + p.name
+	info := "$JS.API.STREAM.INFO." + p.source.name
 	if _, err := q.js.Publish(t.Context(), subject, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestCountOfAFormerLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var counted tally
-	if err := p.count(t.Context(), subject, &counted); err != nil || counted.jobs != 2 {
+	if err := p.intake.count(t.Context(), subject, &counted); err != nil || counted.jobs != 2 {
 		t.Errorf("the leader counts %d jobs, %v; want 2", counted.jobs, err)
 	}
 	if err := server.GlobalAccount().AddMapping(info, "former"); err != nil {
@@ -44,7 +44,7 @@ func TestCountOfAFormerLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted = tally{}
-	if err := p.count(t.Context(), subject, &counted); err == nil || counted.read {
+	if err := p.intake.count(t.Context(), subject, &counted); err == nil || counted.read {
 		t.Errorf("a former leader's count of %d jobs counts", counted.jobs)
 	}
 }

@@ -55,8 +55,8 @@ type held struct {
 
 // countHeld asks how many messages the stream holds before this owner's epoch. It must be called before the owner
 // deletes anything.
-func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err error) {
-	info, err := p.details(ctx)
+func (s *source) countHeld(ctx context.Context, fence uint64) (h held, err error) {
+	info, err := s.details(ctx)
 	if err != nil {
 		return held{}, err
 	}
@@ -69,18 +69,18 @@ func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err er
 }
 
 // details returns a stream's counts, its server's losses, and, unless there are too many, the deleted sequences between
-// its messages. The list of these is long, so details does not keep it in p.stream.
-func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
-	source, err := p.queue.js.Stream(ctx, p.name)
+// its messages. The list of these is long, so details does not keep it in stream.
+func (s *source) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	now, err := s.look(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", p.name, err)
+		return nil, err
 	}
-	if info := source.CachedInfo(); info.State.NumDeleted > mostDeleted || info.State.NumSubjects > mostSubjects && len(o) > 0 {
+	if info := now.CachedInfo(); info.State.NumDeleted > mostDeleted || info.State.NumSubjects > mostSubjects && len(o) > 0 {
 		return info, nil
 	}
-	info, err := source.Info(ctx, append(o, jetstream.WithDeletedDetails(true))...)
+	info, err := now.Info(ctx, append(o, jetstream.WithDeletedDetails(true))...)
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", p.name, err)
+		return nil, fmt.Errorf("look at %s: %w", s.name, err)
 	}
 	return info, nil
 }
@@ -90,7 +90,7 @@ func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (
 func (p *Partition) Damage(ctx context.Context) (Damage, error) {
 	var least *Damage
 	for range damageLooks {
-		d, err := p.lookForDamage(ctx)
+		d, err := p.source.lookForDamage(ctx)
 		if err != nil {
 			return Damage{}, err
 		}
@@ -117,14 +117,14 @@ func (d *Damage) atMost(other *Damage) {
 	d.Seqs = slices.DeleteFunc(d.Seqs, func(seq uint64) bool { return !slices.Contains(other.Seqs, seq) })
 }
 
-func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
+func (s *source) lookForDamage(ctx context.Context) (d Damage, err error) {
 	given := map[uint64]string{} // subjects of the messages that the stream delivers, by sequence
-	if err := p.readGiven(ctx, 0, given, mostGiven); errors.Is(err, errTooMany) {
+	if err := s.readGiven(ctx, 0, given, mostGiven); errors.Is(err, errTooMany) {
 		return Damage{Unsure: true}, nil
 	} else if err != nil {
 		return d, err
 	}
-	info, err := p.details(ctx, jetstream.WithSubjectFilter(queueSubjects(p.queue.api, p.number)))
+	info, err := s.details(ctx, jetstream.WithSubjectFilter(s.subjects()))
 	if err != nil {
 		return d, err
 	}
@@ -136,7 +136,7 @@ func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 	for seq := range given {
 		last = max(last, seq)
 	}
-	if err := p.readGiven(ctx, last, given, mostGiven); errors.Is(err, errTooMany) { // messages that came since
+	if err := s.readGiven(ctx, last, given, mostGiven); errors.Is(err, errTooMany) { // messages that came since
 		return Damage{Unsure: true}, nil
 	} else if err != nil {
 		return d, err
@@ -150,14 +150,16 @@ var errTooMany = errors.New("too many messages to hold in memory")
 
 // readGiven adds the subjects of the messages after a sequence to given. It fails with errTooMany if given would hold
 // more than most messages.
-func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint64]string, most int) error {
-	last, err := stream.LastOf(ctx, p.nc, p.name, ">")
+func (s *source) readGiven(ctx context.Context, after uint64, given map[uint64]string, most int) error {
+	last, err := stream.LastOf(ctx, s.nc, s.name, ">")
 	if err != nil || last <= after {
 		return err
 	}
-	err = stream.ReadUntil(ctx, stream.Until{Conn: p.nc, Stream: p.stream, Last: last, From: jetstream.OrderedConsumerConfig{
+	rest := stream.Until{Conn: s.nc, Stream: s.stream, Last: last}
+	rest.From = jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, HeadersOnly: true,
-	}}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	}
+	err = stream.ReadUntil(ctx, rest, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if len(given) >= most {
 			return errTooMany
 		}
@@ -165,7 +167,7 @@ func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint6
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read %s: %w", p.name, err)
+		return fmt.Errorf("read %s: %w", s.name, err)
 	}
 	return nil
 }
@@ -224,14 +226,14 @@ const (
 // Absence finds out whether a message is in the stream. It asks the stream's leader: a replica that lags may answer
 // Get, so a message that Get does not find may be there.
 func (p *Partition) Absence(ctx context.Context, seq uint64) (Absence, error) {
-	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
+	found, err := p.source.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil {
-		return Present, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+		return Present, fmt.Errorf("message %d of %s: %w", seq, p.source.name, err)
 	}
 	if found != 0 {
 		return Present, nil
 	}
-	info, err := p.details(ctx)
+	info, err := p.source.details(ctx)
 	if err != nil {
 		return Present, err
 	}

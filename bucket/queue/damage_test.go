@@ -11,10 +11,10 @@ func TestLookForDamageIsBounded(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 9)
 	given := map[uint64]string{}
-	if err := p.readGiven(t.Context(), 0, given, 5); !errors.Is(err, errTooMany) || len(given) != 5 {
+	if err := p.source.readGiven(t.Context(), 0, given, 5); !errors.Is(err, errTooMany) || len(given) != 5 {
 		t.Errorf("%d messages are held, want 5: %v", len(given), err)
 	}
-	if err := p.readGiven(t.Context(), 5, given, 9); err != nil || len(given) != 9 {
+	if err := p.source.readGiven(t.Context(), 5, given, 9); err != nil || len(given) != 9 {
 		t.Errorf("%d messages are held, want 9: %v", len(given), err)
 	}
 }

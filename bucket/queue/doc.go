@@ -14,6 +14,18 @@
 // The reader delivers the stream in order to the dispatcher. The sweeper deletes finished messages, with one purge if
 // no unfinished message comes before them.
 //
+// # Parts and locks
+//
+//	source     the stream as its servers have it, and what is asked of it; it never changes
+//	contents   what this process knows of the stream's messages; its lock guards its parts: the book of unfinished jobs,
+//	           the messages that were read and not deleted, the position of the reader, the appointments
+//	intake     the jobs that wait to be stored, under a lock of its own, which is taken before that of the contents
+//	reading    one call of Read; its goroutine and its watchdog use it
+//	sweeper    the exchange of deletes, for its goroutine alone
+//
+// A step that concerns several parts of the contents is one method of contents: for example the stream's answer to a
+// put, which settles a ticket of the book, notes an appointment, and tells the reader what to expect.
+//
 // # Capacity
 //
 // If every key has the same capacity, the stream itself refuses what does not fit (discard new per subject). That is

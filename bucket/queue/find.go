@@ -52,7 +52,7 @@ func nameOfID(id string) uint32 {
 func (p *Partition) Find(ctx context.Context, job, key string) (found []Entry, err error) {
 	found, err = p.find(ctx, job, key)
 	if err != nil {
-		return nil, fmt.Errorf("search %s: %w", p.name, err)
+		return nil, fmt.Errorf("search %s: %w", p.source.name, err)
 	}
 	return found, nil
 }
@@ -62,12 +62,12 @@ func (p *Partition) find(ctx context.Context, job, key string) (found []Entry, e
 	if err != nil {
 		return nil, err
 	}
-	seqs, read := p.named(job)
+	seqs, read := p.contents.named(job)
 	if len(seqs) > mostNamed {
 		seqs, read = nil, 0
 	}
 	for _, seq := range seqs {
-		e, err := p.standing(ctx, seq)
+		e, err := p.source.standing(ctx, seq)
 		if err != nil {
 			return nil, err
 		}
@@ -82,10 +82,12 @@ func (p *Partition) find(ctx context.Context, job, key string) (found []Entry, e
 	if key != "" {
 		token = ingest.Token(key)
 	}
-	err = stream.ReadUntil(ctx, stream.Until{Conn: p.nc, Stream: p.stream, Last: last, Clear: true, From: jetstream.OrderedConsumerConfig{
+	rest := stream.Until{Conn: p.source.nc, Stream: p.source.stream, Last: last, Clear: true}
+	rest.From = jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1, HeadersOnly: true,
-		FilterSubjects: []string{queueSubject(p.queue.api, p.number, kindJob, token)},
-	}}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		FilterSubjects: []string{p.source.subject(kindJob, token)},
+	}
+	err = stream.ReadUntil(ctx, rest, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if msg.Headers().Get(ingest.HeaderJobID) != job {
 			return nil
 		}
@@ -105,30 +107,9 @@ func (p *Partition) find(ctx context.Context, job, key string) (found []Entry, e
 	return found, nil
 }
 
-// named returns the sequences of the messages with the name of an id, at most one more than mostNamed. read is the
-// sequence up to which the reader has come.
-func (p *Partition) named(job string) (seqs []uint64, read uint64) {
-	name := nameOfID(job)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.sweeper
-	for i, n := range s.names {
-		if n != name {
-			continue
-		}
-		if _, deleted := s.deleted[s.order[i]]; deleted {
-			continue
-		}
-		if seqs = append(seqs, s.order[i]); len(seqs) > mostNamed {
-			break
-		}
-	}
-	return seqs, s.read
-}
-
 // standing returns a job that the reader has delivered, without its body; nil if the job is no longer in the stream.
-func (p *Partition) standing(ctx context.Context, seq uint64) (*Entry, error) {
-	m, err := stream.MessageAt(ctx, p.nc, p.name, seq, func(*stream.LeaderMessage) bool { return true })
+func (s *source) standing(ctx context.Context, seq uint64) (*Entry, error) {
+	m, err := stream.MessageAt(ctx, s.nc, s.name, seq, func(*stream.LeaderMessage) bool { return true })
 	if err != nil || m == nil {
 		return nil, err
 	}
@@ -148,16 +129,16 @@ func (p *Partition) standing(ctx context.Context, seq uint64) (*Entry, error) {
 // sequence, and the sequence to which the reader must have come. It asks the stream's leader: with the answer of a
 // replica that lags, a search would miss a job that was just accepted.
 func (p *Partition) awaitEnd(ctx context.Context) (last, needed uint64, err error) {
-	source, err := p.queue.js.Stream(ctx, p.name)
+	now, err := p.source.js.Stream(ctx, p.source.name)
 	if err != nil {
 		return 0, 0, err
 	}
-	if last = source.CachedInfo().State.LastSeq; p.awaitRead(ctx, last) {
+	if last = now.CachedInfo().State.LastSeq; p.awaitRead(ctx, last) {
 		return last, last, nil
 	}
 	// The stream's last messages may have been deleted before the reader came to them.
-	read := p.readTo()
-	next, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
+	read := p.contents.readTo()
+	next, err := p.source.nextAfter(ctx, read)
 	if next == 0 {
 		return last, read, err
 	}
@@ -169,9 +150,9 @@ func (p *Partition) awaitEnd(ctx context.Context) (last, needed uint64, err erro
 func (p *Partition) awaitRead(ctx context.Context, seq uint64) bool {
 	for range readSteps {
 		switch {
-		case p.readTo() >= seq:
+		case p.contents.readTo() >= seq:
 			return true
-		case !p.isCaughtUp() || !stream.Sleep(ctx, readStep):
+		case !p.contents.isCaughtUp() || !stream.Sleep(ctx, readStep):
 			return false
 		}
 	}

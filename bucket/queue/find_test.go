@@ -27,12 +27,12 @@ func (p *Partition) putNamed(t *testing.T, key, job string) uint64 {
 // meanwhile.
 func (p *Partition) search(t *testing.T, job, key string) (found []string, came uint64) {
 	t.Helper()
-	before := p.nc.Stats().InMsgs
+	before := p.source.nc.Stats().InMsgs
 	jobs, err := p.Find(await.Context(t, "a search"), job, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	came = p.nc.Stats().InMsgs - before
+	came = p.source.nc.Stats().InMsgs - before
 	for _, e := range jobs {
 		if e.Header.Get(ingest.HeaderJobID) != job || e.Time.IsZero() {
 			t.Errorf("%s was found as %+v", job, e)
@@ -59,7 +59,7 @@ func TestFindReadsNoOtherJob(t *testing.T) {
 		put(fmt.Sprint("k", i%7), fmt.Sprint("job-", i))
 	}
 	put("k", "ended")
-	if err := p.stream.DeleteMsg(t.Context(), seqs["k ended"]); err != nil {
+	if err := p.source.stream.DeleteMsg(t.Context(), seqs["k ended"]); err != nil {
 		t.Fatal(err)
 	}
 	place := func(key, job string) string { return fmt.Sprint(key, " ", seqs[key+" "+job]) }
@@ -125,7 +125,7 @@ func TestFindBesideAReplicaThatLags(t *testing.T) {
 	unread := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	for _, q := range []*Partition{p, unread} {
 		q.putNamed(t, "k", "job-1")
-		natstest.LagReads(t, q.queue.js, q.name)
+		natstest.LagReads(t, q.queue.js, q.Name())
 		if q == p {
 			await.Receive(t, "a job", read)
 		}
@@ -140,7 +140,7 @@ func TestFindBesideAReplicaThatLags(t *testing.T) {
 func TestFindBehindDeleted(t *testing.T) {
 	t.Parallel()
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
-	if err := p.stream.DeleteMsg(t.Context(), p.putNamed(t, "k", "job-1")); err != nil {
+	if err := p.source.stream.DeleteMsg(t.Context(), p.putNamed(t, "k", "job-1")); err != nil {
 		t.Fatal(err)
 	}
 	if last, needed, err := p.awaitEnd(t.Context()); last != 1 || needed != 0 || err != nil {

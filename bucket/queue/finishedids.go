@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/bucket"
@@ -28,14 +29,11 @@ func (q *Queue) AddFinished(jobs []Finished) {
 	since := bucket.MicrosOf(now.Add(-q.dedupe.Reach(now)))
 	for _, f := range jobs {
 		p := q.Partition(f.Key)
-		p.mu.Lock()
-		before := p.finishedIDs.forgot
-		p.finishedIDs.add(ingest.StoredID(f.Key, f.DedupeID), finishedID{f.Seq, bucket.MicrosOf(f.Accepted), f.waits}, since)
-		forgot := p.finishedIDs.forgot && !before
-		p.mu.Unlock()
+		ended := finishedID{f.Seq, bucket.MicrosOf(f.Accepted), f.waits}
+		forgot := p.finishedIDs.add(ingest.StoredID(f.Key, f.DedupeID), ended, since)
 		if forgot && q.log != nil {
 			q.log.Warn("more jobs have ended than there is room for their ids: one that is sent again after a restart of its server may be called again; "+
-				"lower dedupe, or begin the api with more partitions", "api", q.api, "stream", p.name, "ids", SureIDs)
+				"lower dedupe, or begin the api with more partitions", "api", q.api, "stream", p.source.name, "ids", SureIDs)
 		}
 	}
 }
@@ -53,9 +51,7 @@ func (q *Queue) Ended(f Finished) {
 // itself, because its server lost the deletion. If the caller called such a message, the job would be called twice.
 // Duplicate returns Another if the message is unrelated to any ended job.
 func (p *Partition) Duplicate(e Entry) Likeness {
-	p.mu.Lock()
 	first, ok := p.finishedIDs.find(e.Header.Get(ingest.HeaderMsgID))
-	p.mu.Unlock()
 	at := bucket.MicrosOf(e.Time)
 	switch {
 	case !ok || first.seq == e.Seq && first.waits:
@@ -72,8 +68,9 @@ func (p *Partition) Duplicate(e Entry) Likeness {
 const SureIDs = 1 << 21
 
 // finishedIDs are finished jobs by their message ids, in two generations. The old generation is dropped when none of
-// its jobs matters any more. The partition's lock guards it.
+// its jobs matters any more. It is safe for concurrent use.
 type finishedIDs struct {
+	mu                 sync.Mutex // guards what follows
 	seeds              keyhash.Seeds
 	young, old         map[keyhash.ID]finishedID
 	youngLast, oldLast bucket.Micros // when the newest job of each generation was accepted
@@ -87,25 +84,32 @@ type finishedID struct {
 	waits    bool
 }
 
-// add notes a job. Jobs accepted before since no longer matter.
-func (x *finishedIDs) add(id string, e finishedID, since bucket.Micros) {
+// add notes a job, and reports whether jobs were dropped for the first time while they still mattered. Jobs accepted
+// before since no longer matter.
+func (x *finishedIDs) add(id string, e finishedID, since bucket.Micros) (forgot bool) {
 	if e.accepted <= since {
-		return
+		return false
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.forgot
 	x.turn(since)
 	if x.young == nil {
 		x.young = map[keyhash.ID]finishedID{}
 	}
 	k := x.seeds.ID(id)
 	if later, ok := x.at(k); ok && later.accepted > e.accepted {
-		return // the ledger holds ends in the order they happened
+		return x.forgot && !before // the ledger holds ends in the order they happened
 	}
 	x.young[k] = e
 	x.youngLast = max(x.youngLast, e.accepted)
+	return x.forgot && !before
 }
 
 // find returns the newest job that had an id.
 func (x *finishedIDs) find(id string) (finishedID, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if len(x.young)+len(x.old) == 0 {
 		return finishedID{}, false
 	}
@@ -134,7 +138,7 @@ func (x *finishedIDs) turn(since bucket.Micros) {
 func (q *Queue) Remember(ctx context.Context) error {
 	now := time.Now()
 	for _, p := range q.partitions {
-		found, err := stream.Remember(ctx, stream.Newest{JetStream: q.js, Stream: p.name, Since: now.Add(-q.dedupe.Reach(now))}, q.log)
+		found, err := stream.Remember(ctx, stream.Newest{JetStream: q.js, Stream: p.source.name, Since: now.Add(-q.dedupe.Reach(now))}, q.log)
 		if err != nil {
 			return err
 		}

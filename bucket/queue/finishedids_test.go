@@ -69,9 +69,9 @@ func TestFinishedIDIsKnownForDedupe(t *testing.T) {
 		p.finishedIDs.add(ingest.StoredID("k", "one"), finishedID{seq: 7, accepted: accepted}, 0)
 		var got ingest.Receipt
 		job := &ingest.Job{API: "credit", Key: "k", ID: "one", DedupeID: "one"}
-		p.put(job, bucket.KeyLimits{Capacity: 10}, nil, func(r ingest.Receipt, _ *ingest.Refusal) { got = r })
-		if got.Duplicate != known || known != (len(p.waiting) == 0) {
-			t.Errorf("%s after the first was accepted: %+v, and %d jobs are on their way", ago, got, len(p.waiting))
+		p.intake.put(job, bucket.KeyLimits{Capacity: 10}, nil, func(r ingest.Receipt, _ *ingest.Refusal) { got = r })
+		if got.Duplicate != known || known != (len(p.intake.waiting) == 0) {
+			t.Errorf("%s after the first was accepted: %+v, and %d jobs are on their way", ago, got, len(p.intake.waiting))
 		}
 	}
 }
@@ -107,11 +107,11 @@ func TestJobThatCameBack(t *testing.T) {
 // for.
 func TestWaitingPutsAreBounded(t *testing.T) {
 	p := newDesk().p
-	p.waiting = make([]*pendingPut, maxIntake)
+	p.intake.waiting = make([]*pendingPut, maxIntake)
 	var got *ingest.Refusal
 	job := &ingest.Job{API: "credit", Key: "k", ID: "one", DedupeID: "one"}
-	p.put(job, bucket.KeyLimits{Capacity: 10}, nil, func(_ ingest.Receipt, r *ingest.Refusal) { got = r })
-	if got == nil || got.Code != ingest.Unavailable || len(p.waiting) != maxIntake {
-		t.Errorf("%+v, and %d wait", got, len(p.waiting))
+	p.intake.put(job, bucket.KeyLimits{Capacity: 10}, nil, func(_ ingest.Receipt, r *ingest.Refusal) { got = r })
+	if got == nil || got.Code != ingest.Unavailable || len(p.intake.waiting) != maxIntake {
+		t.Errorf("%+v, and %d wait", got, len(p.intake.waiting))
 	}
 }

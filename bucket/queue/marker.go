@@ -160,12 +160,11 @@ func (m *Markers) Epoch() uint64 {
 // GiveUp deletes this owner's epoch. The stream then refuses the owner's intents. No call of the owner may be under
 // way.
 func (m *Markers) GiveUp(ctx context.Context) error {
-	m.p.mu.Lock()
-	fence := m.p.fence
-	m.p.mu.Unlock()
-	subject := ownerSubject(m.p.queue.api, m.p.number)
-	if err := m.p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(fence+1)); err != nil {
-		return fmt.Errorf("give %s up: %w", m.p.name, err)
+	at := m.p.contents.epoch()
+	of := &m.p.source
+	err := of.stream.Purge(ctx, jetstream.WithPurgeSubject(of.owner()), jetstream.WithPurgeSequence(at+1))
+	if err != nil {
+		return fmt.Errorf("give %s up: %w", m.p.source.name, err)
 	}
 	return nil
 }
@@ -178,20 +177,20 @@ func (m *Markers) Unreadable() bool { return m.unreadable }
 // refuses the intents of every earlier owner, even of one whose epoch cannot be read. Own fails with ErrFenced if
 // another owner publishes an epoch at the same time. The Markers work while Run runs.
 func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
-	subject := ownerSubject(p.queue.api, p.number)
+	subject := p.source.owner()
 	if _, _, err := p.lookAgain(ctx); err != nil {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
 	// Own deletes the earlier epochs first: the stream may hold only one message of a subject, if that is the keys'
 	// capacity. From then on the stream refuses an earlier owner's intents. Own deletes only the epochs known now,
 	// because an epoch that is published meanwhile is a later owner's.
-	earlier, err := stream.AskLeader(ctx, p.nc, p.name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	earlier, err := stream.AskLeader(ctx, p.source.nc, p.source.name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {
-		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+		return nil, fmt.Errorf("take over %s: %w", p.source.name, err)
 	}
-	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	info, err := p.source.stream.Info(ctx, jetstream.WithSubjectFilter(subject))
 	if err != nil {
-		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+		return nil, fmt.Errorf("take over %s: %w", p.source.name, err)
 	}
 	// A server reports an epoch that it cannot read as absent, but counts it. The owner of such an epoch did not give
 	// it up.
@@ -199,44 +198,27 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	unreadable := earlier == nil && counted > 0
 	if most := info.Config.MaxMsgsPerSubject; unreadable && most > 0 && counted >= uint64(most) {
 		return nil, fmt.Errorf("take over %s: %w: configure a capacity of %d for any key of api %s, also for one that has no jobs",
-			p.name, errNoRoom, counted+1, p.queue.api)
+			p.source.name, errNoRoom, counted+1, p.source.api)
 	}
 	var held time.Duration
 	if earlier != nil {
 		held = info.TimeStamp.Sub(earlier.Time)
-		if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(earlier.Seq+1)); err != nil {
-			return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
+		if err := p.source.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(earlier.Seq+1)); err != nil {
+			return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.source.name, err)
 		}
 	}
 	fault.Pass(fault.EpochDropped)
-	epoch, err := p.storeEpoch(ctx, instance)
+	epoch, err := p.source.storeEpoch(ctx, instance)
 	if err != nil {
 		return nil, err
 	}
+	p.contents.own(epoch)
 	fault.Pass(fault.EpochStored)
-	w, err := stream.NewWriter(p.nc, stream.DiskOf(p.queue.js), maxMarkers, maxMarkerBytes)
+	w, err := stream.NewWriter(p.source.nc, stream.DiskOf(p.source.js), maxMarkers, maxMarkerBytes)
 	if err != nil {
 		return nil, err
 	}
 	return &Markers{p: p, w: w, epoch: epoch, died: earlier != nil || unreadable, held: held, unreadable: unreadable}, nil
-}
-
-// storeEpoch stores an owner's epoch if the stream has none. Otherwise it fails with ErrFenced.
-func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64, err error) {
-	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: ownerSubject(p.queue.api, p.number), Data: []byte(instance), Header: nats.Header{
-		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"},
-	}})
-	var api *jetstream.APIError
-	if errors.As(err, &api) && (api.ErrorCode == stream.CodeWrongLastSeq || api.ErrorCode == stream.CodeWrongLastSeqConst) {
-		err = fmt.Errorf("%w: %w", ErrFenced, err)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("take over %s: %w", p.name, err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.fence = ack.Sequence
-	return ack.Sequence, nil
 }
 
 // Run stores markers until ctx ends.
@@ -264,11 +246,11 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	}
 	id := nuid.Next()
 	msg := &nats.Msg{
-		Subject: queueSubject(m.p.queue.api, m.p.number, kindIntent, id), Data: data,
+		Subject: m.p.source.subject(kindIntent, id), Data: data,
 		Header: nats.Header{
 			ingest.HeaderMsgID:           {"intent." + id},
 			stream.HeaderExpectedSeq:     {strconv.FormatUint(epoch, 10)},
-			stream.HeaderExpectedSubject: {ownerSubject(m.p.queue.api, m.p.number)},
+			stream.HeaderExpectedSubject: {m.p.source.owner()},
 		},
 	}
 	if fault.Planted(fault.NoFence) {
@@ -327,7 +309,7 @@ func (m *Markers) message(mark RetryMark, name string) *nats.Msg {
 		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())
 	}
 	return &nats.Msg{
-		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, name), Data: data, Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
+		Subject: m.p.source.subject(kindRetry, name), Data: data, Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
 	}
 }
 
@@ -383,13 +365,13 @@ func (e Entry) RetryMark() (RetryMark, error) {
 
 // readMarkers passes every marker before this owner's epoch to Mark. It begins where an earlier reading stopped.
 func (r *reading) readMarkers(ctx context.Context) error {
-	p := r.p
+	of := &r.p.source
 	o := stream.Until{
-		Conn: p.nc, Stream: p.stream, Last: r.fence - 1,
+		Conn: of.nc, Stream: of.stream, Last: r.fence - 1,
 		From: jetstream.OrderedConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.marks + 1,
 			FilterSubjects: []string{
-				queueSubject(p.queue.api, p.number, kindIntent, ">"), queueSubject(p.queue.api, p.number, kindRetry, ">"),
+				of.subject(kindIntent, ">"), of.subject(kindRetry, ">"),
 			},
 		},
 	}
@@ -401,7 +383,7 @@ func (r *reading) readMarkers(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("read the markers of %s: %w", p.name, err)
+		return fmt.Errorf("read the markers of %s: %w", of.name, err)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		group.Go(func() error { return q.followCeiling(ctx) })
 	}
 	for _, p := range q.partitions {
-		group.Go(func() error { return p.runIntake(ctx) })
+		group.Go(func() error { return p.intake.run(ctx) })
 		group.Go(func() error { return p.sweeper.run(ctx) })
 	}
 	return group.Wait()
@@ -211,7 +211,7 @@ func (q *Queue) Holdings() *Holdings { return q.holdings }
 // a key.
 func (q *Queue) Found() (keys, jobs int64) {
 	for _, p := range q.partitions {
-		state := p.stream.CachedInfo().State
+		state := p.source.stream.CachedInfo().State
 		keys, jobs = keys+int64(state.NumSubjects), jobs+int64(state.Msgs)
 	}
 	return keys, jobs
@@ -226,7 +226,7 @@ func (q *Queue) Partition(key string) *Partition {
 }
 
 // Stream implements ingest.Queue.
-func (q *Queue) Stream(key string) string { return q.Partition(key).name }
+func (q *Queue) Stream(key string) string { return q.Partition(key).Name() }
 
 // Put implements ingest.Queue: it stores the job unless its bucket is full, or its call would come too late.
 func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
@@ -236,7 +236,7 @@ func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
 	if admitted != nil {
 		done = admitted.answered(done)
 	}
-	q.Partition(j.Key).put(j, limits, refusal, done)
+	q.Partition(j.Key).intake.put(j, limits, refusal, done)
 }
 
 // admit asks the admission limits.
@@ -246,7 +246,7 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 		return admitted, nil
 	}
 	r := ingest.Refusal{
-		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)), Capacity: limits.Capacity,
+		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).contents.depth(j.Key)), Capacity: limits.Capacity,
 		Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
 	}
 	return nil, r.WithRetry()
@@ -306,7 +306,7 @@ func notBefore(j *ingest.Job) bucket.Micros {
 // knows.
 func (q *Queue) load() (jobs, keys int) {
 	for _, p := range q.partitions {
-		jobs, keys = jobs+int(p.jobs.Load()), keys+int(p.keys.Load())
+		jobs, keys = jobs+int(p.contents.jobs.Load()), keys+int(p.contents.keys.Load())
 	}
 	return jobs, keys
 }
@@ -318,7 +318,7 @@ const unknownFree = time.Minute
 func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
 	if o := q.forecaster.Load(); o != nil {
-		at = (*o).NextFree(key, q.Partition(key).appointments(key))
+		at = (*o).NextFree(key, q.Partition(key).contents.unreadAppointments(key))
 	} else {
 		at = q.eta(limits, Place{Key: key, Position: 1}, 0)
 	}

@@ -77,14 +77,12 @@ type ReadOptions struct {
 // until ctx ends, or the stream is deleted or reset. If the reader breaks or receives nothing, Read restarts it from
 // its last message. Read may be called again after it has returned; it then starts a new book.
 func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
-	p.beginReading()
-	defer p.endReading()
-	p.mu.Lock()
-	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects(), patience: readFirst}
-	p.mu.Unlock()
+	p.contents.begin()
+	defer p.contents.end()
+	r := &reading{ReadOptions: o, p: p, fence: p.contents.epoch(), connection: p.reconnects(), patience: readFirst}
 	if r.fence == 0 {
 		r.MarkersLoaded()
-		p.hasCaughtUp()
+		p.contents.hasCaughtUp()
 		r.CaughtUp()
 	}
 	for {
@@ -95,7 +93,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 		case errors.Is(err, errReadOtherwise):
 			continue
 		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errStreamReset), errors.Is(err, errEpochTaken):
-			return fmt.Errorf("read %s: %w", p.name, err)
+			return fmt.Errorf("read %s: %w", p.source.name, err)
 		}
 		o.Stalled(err)
 		if !stream.Sleep(ctx, readRetry) {
@@ -136,7 +134,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if r.fence > 0 && !r.counted {
-		if r.held, err = r.p.countHeld(ctx, r.fence); err != nil {
+		if r.held, err = r.p.source.countHeld(ctx, r.fence); err != nil {
 			return err
 		}
 		r.counted = true
@@ -156,17 +154,17 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		roomless = space == nil
 	}
 	bare := roomless || r.fence > 0 && !r.Bodies()
-	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.readTo() + 1, HeadersOnly: bare,
+	consumer, err := r.p.source.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.contents.readTo() + 1, HeadersOnly: bare,
 	})
 	if err != nil {
-		return fmt.Errorf("read %s: %w", r.p.name, err)
+		return fmt.Errorf("read %s: %w", r.p.source.name, err)
 	}
 	// The bytes must be the limit, and never the number of messages: the client has room for that many messages, but
 	// not for the notice that a request has ended.
 	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(r.p.heartbeat))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", r.p.name, err)
+		return fmt.Errorf("read %s: %w", r.p.source.name, err)
 	}
 	defer msgs.Stop()
 	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a deleted stream whatever its context says
@@ -188,16 +186,16 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 			continue // the ordered consumer restarts itself
 		case err != nil:
-			return fmt.Errorf("read %s: %w", r.p.name, err)
+			return fmt.Errorf("read %s: %w", r.p.source.name, err)
 		}
 		// In the stream, this owner's epoch comes after everything that was there when the owner took over. So a
 		// replica that lags cannot make the reader believe that it has caught up.
-		if read := r.p.deliver(msg, bare, r.take); r.fence > 0 && read >= r.fence {
+		if read := r.deliver(msg, bare); r.fence > 0 && read >= r.fence {
 			if r.given < r.held.msgs || r.held.dropped > 0 {
 				r.Damaged()
 			}
 			r.fence = 0
-			r.p.hasCaughtUp()
+			r.p.contents.hasCaughtUp()
 			r.CaughtUp()
 		}
 		if bare != (roomless || r.fence > 0 && !r.Bodies()) {
@@ -227,8 +225,8 @@ func (r *reading) take(e Entry) {
 // and whether the stream was reset. It also checks for a reset as soon as the connection is back, because the sweeper
 // deletes nothing until then.
 func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
-	back := r.p.nc.StatusChanged(nats.CONNECTED)
-	defer r.p.nc.RemoveStatusListener(back)
+	back := r.p.source.nc.StatusChanged(nats.CONNECTED)
+	defer r.p.source.nc.RemoveStatusListener(back)
 	tick := time.NewTicker(r.p.watch)
 	defer tick.Stop()
 	soon := time.NewTimer(0) // the connection may be back already
@@ -271,7 +269,7 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		read := r.p.readTo()
+		read := r.p.contents.readTo()
 		if ticked && r.last > read {
 			stop(errStalled)
 			return
@@ -286,120 +284,39 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		if !ticked {
 			continue
 		}
-		next, err := r.p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
+		next, err := r.p.source.nextAfter(ctx, read)
 		if err == nil {
 			r.last = next // 0: the reader has read all messages
 		}
 	}
 }
 
-// readTo returns the sequence up to which the stream has been read.
-func (p *Partition) readTo() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sweeper.read
-}
-
-// beginReading starts a new book.
-func (p *Partition) beginReading() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reading, p.born = true, time.Time{}
-	p.forgetReadLocked()
-}
-
-func (p *Partition) endReading() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reading, p.caughtUp = false, false
-	p.forgetReadLocked()
-}
-
-// forgetReadLocked drops everything that was read from the stream, and closes the book. It also drops finished messages
-// that are not deleted yet: the next owner finds their ends in the ledger.
-func (p *Partition) forgetReadLocked() {
-	p.sweeper.forgetLocked()
-	p.book = newBook()
-	p.tallyLocked()
-	p.bookGeneration++
-	p.expected.upTo.Store(0)
-	clear(p.pending)
-}
-
-func (p *Partition) isCaughtUp() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.caughtUp
-}
-
-func (p *Partition) hasCaughtUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.caughtUp = true
-}
-
-// deliver counts one message, passes it to take if it is a job, and returns how far the stream has been read.
-func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (read uint64) {
+// deliver counts one message, passes it to Take if it is a job, and returns how far the stream has been read.
+func (r *reading) deliver(msg jetstream.Msg, bare bool) (read uint64) {
+	known := r.p.contents
 	meta, err := msg.Metadata()
 	if err != nil {
 		return 0 // not a message of a stream
 	}
 	if meta.NumPending > 0 {
-		p.expected.raise(meta.Sequence.Stream + 1)
+		known.expected.raise(meta.Sequence.Stream + 1)
 	}
 	entry := Entry{Seq: meta.Sequence.Stream, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Bare: bare}
 	kind, token, ok := parseQueueSubject(msg.Subject())
 	if !ok {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if entry.Seq > p.sweeper.read {
-			p.sweeper.passedLocked(entry)
-		}
-		return p.sweeper.read
+		return known.pass(entry)
 	}
 	if entry.Kind = kindOf(kind); entry.Kind == JobEntry {
 		entry.Key, err = ingest.ParseToken(token)
 	}
 	// Only weir writes here. deliver ignores a message that weir cannot have written.
-	if err == nil && p.noteRead(entry) && entry.Kind == JobEntry {
-		take(entry)
+	if err == nil && known.read(entry) && entry.Kind == JobEntry {
+		r.take(entry)
 		if !ingest.NotBeforeOf(entry.Header, entry.Time).IsZero() {
-			p.mu.Lock()
-			p.sweeper.appointments.got(entry.Key, entry.Seq)
-			p.mu.Unlock()
+			known.taken(entry.Key, entry.Seq)
 		}
 	}
 	return entry.Seq
-}
-
-// noteRead counts a message in the book and reports whether it is new: a restarted reader repeats messages.
-func (p *Partition) noteRead(e Entry) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.Seq <= p.sweeper.read {
-		return false
-	}
-	p.sweeper.passedLocked(e)
-	if _, gone := p.sweeper.deleted[e.Seq]; gone {
-		delete(p.sweeper.deleted, e.Seq) // a marker that was discarded before it was read back
-		return false
-	}
-	p.sweeper.order, p.sweeper.names = append(p.sweeper.order, e.Seq), append(p.sweeper.names, nameOf(&e))
-	p.sweeper.passed++
-	if e.Kind != JobEntry {
-		return true
-	}
-	_, own := p.sweeper.own[e.Seq]
-	delete(p.sweeper.own, e.Seq)
-	switch same := p.pending[e.Header.Get(ingest.HeaderMsgID)]; {
-	case own: // its ticket counts it
-	case same != nil && !same.read:
-		same.read = true
-	default:
-		p.book.enter(e.Key)
-		p.tallyLocked()
-	}
-	return true
 }
 
 // Get loads the message of one job again. If messages may be large, it waits until the messages that are being loaded
@@ -408,27 +325,18 @@ func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 	if most := p.queue.largest.Load(); most > readBytes {
 		space, err := p.queue.holdings.loading.await(ctx, most)
 		if err != nil {
-			return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+			return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.source.name, err)
 		}
 		defer space.Release()
 	}
-	msg, err := p.stream.GetMsg(ctx, seq)
+	msg, err := p.source.stream.GetMsg(ctx, seq)
 	if err != nil {
-		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.source.name, err)
 	}
 	_, token, _ := parseQueueSubject(msg.Subject)
 	key, err := ingest.ParseToken(token)
 	if err != nil {
-		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.source.name, err)
 	}
 	return Entry{Seq: seq, Key: key, Header: msg.Header, Data: msg.Data, Time: msg.Time}, nil
-}
-
-// fromLeader asks the stream's leader for a message and returns its sequence, 0 if there is none.
-func (p *Partition) fromLeader(ctx context.Context, request string) (seq uint64, err error) {
-	m, err := stream.AskLeader(ctx, p.nc, p.name, request)
-	if err != nil || m == nil {
-		return 0, err
-	}
-	return m.Seq, nil
 }

@@ -135,7 +135,7 @@ func TestConsumerThatGivesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	stuck := 2
-	p.stream = stuckStream{p.stream, empty, &stuck}
+	p.source.stream = stuckStream{p.source.stream, empty, &stuck}
 	ctx, cancel := context.WithCancel(t.Context())
 	caughtUp, ended, taken := make(chan struct{}), make(chan error, 1), 0
 	go func() {
@@ -207,7 +207,7 @@ func TestBacklogIsReadWithoutBodies(t *testing.T) {
 			Stalled:  func(err error) { t.Error(err) },
 		})
 	}()
-	await.Until(t, "the backlog to be read", func() bool { return p.readTo() >= jobs })
+	await.Until(t, "the backlog to be read", func() bool { return p.contents.readTo() >= jobs })
 	publish(kindJob, "later")
 	await.Receive(t, "all to be read", all)
 	cancel()

@@ -43,21 +43,21 @@ func (r *Removal) None() bool { return !r.Remade && !r.Epoch && len(r.Seqs) == 0
 // removal looks for messages that were deleted by hand since its last look. If the stream is gone, it makes the stream
 // again first.
 func (p *Partition) removal(ctx context.Context) (Removal, error) {
-	before := p.reckon()
+	before := p.contents.reckon()
 	source, remade, err := p.lookAgain(ctx)
 	if err != nil {
 		return Removal{}, err
 	}
-	if p.isAnother(source.CachedInfo().Created) || remade && source.CachedInfo().State.FirstSeq > p.readTo() {
-		r := p.takenOut(func(uint64) bool { return true })
-		r.Remade, r.Epoch, r.Behind = true, before.fence > 0, source.CachedInfo().State.FirstSeq <= p.readTo()
+	state := source.CachedInfo().State
+	if p.contents.isAnother(source.CachedInfo().Created) || remade && state.FirstSeq > p.contents.readTo() {
+		r := p.contents.takenOut(func(uint64) bool { return true })
+		r.Remade, r.Epoch, r.Behind = true, before.fence > 0, state.FirstSeq <= p.contents.readTo()
 		return r, nil
 	}
-	state := source.CachedInfo().State
-	if !p.reckon().misses(before, &state) {
+	if !p.contents.reckon().misses(before, &state) {
 		return Removal{}, nil
 	}
-	info, err := p.details(ctx) // before takenOut, which then finds the owner's own deletions marked as finished
+	info, err := p.source.details(ctx) // before takenOut, which then finds the owner's own deletions marked as finished
 	if err != nil {
 		return Removal{}, err
 	}
@@ -69,12 +69,8 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 		_, in := deleted[seq]
 		return in || seq < info.State.FirstSeq
 	}
-	r := p.takenOut(gone)
-	p.mu.Lock()
-	if p.fence > 0 && p.fence == before.fence && p.fence != p.fenceGone && gone(p.fence) {
-		r.Epoch, p.fenceGone = true, p.fence
-	}
-	p.mu.Unlock()
+	r := p.contents.takenOut(gone)
+	r.Epoch = p.contents.loseEpoch(before.fence, gone)
 	return r, nil
 }
 
@@ -83,16 +79,11 @@ func BehindAll(last uint64) uint64 { return last + remadeAhead }
 
 // ReadFrom returns when the stream was created, and up to which sequence it was read.
 func (p *Partition) ReadFrom() (born time.Time, seq uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if born = p.born; born.IsZero() {
-		born = p.stream.CachedInfo().Created
-	}
-	return born, p.sweeper.read
+	return p.contents.readFrom(p.source.stream.CachedInfo().Created)
 }
 
 // Waiting returns how many jobs of the partition are not finished, as far as this process knows.
-func (p *Partition) Waiting() int { return int(p.jobs.Load()) }
+func (p *Partition) Waiting() int { return int(p.contents.jobs.Load()) }
 
 // Gone describes which messages are missing in a stream that was read to its end.
 type Gone struct {
@@ -105,7 +96,7 @@ type Gone struct {
 // has too many deleted messages to list, Gone takes all of them for deleted. A message that the stream still counts was
 // not deleted: Damage finds it. born is when the stream that held the messages was created.
 func (p *Partition) Gone(ctx context.Context, seqs []uint64, born time.Time) (g Gone, err error) {
-	info, err := p.details(ctx)
+	info, err := p.source.details(ctx)
 	if err != nil {
 		return g, err
 	}
@@ -125,28 +116,15 @@ func (p *Partition) Gone(ctx context.Context, seqs []uint64, born time.Time) (g 
 
 // lookAgain returns the stream, and makes it again if it is gone.
 func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, remade bool, err error) {
-	source, err = p.queue.js.Stream(ctx, p.name)
+	source, err = p.source.look(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if err := p.remake(ctx); err != nil {
 			return nil, false, err
 		}
 		remade = true
-		source, err = p.queue.js.Stream(ctx, p.name)
+		source, err = p.source.look(ctx)
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("look at %s: %w", p.name, err)
-	}
-	return source, remade, nil
-}
-
-// isAnother notes when the present stream was created, and reports whether it is not the stream that was read until
-// now.
-func (p *Partition) isAnother(born time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	another := !p.born.IsZero() && !born.Equal(p.born)
-	p.born = born
-	return another
+	return source, remade, err
 }
 
 // errEpochTaken says that a stream was purged or deleted while its new owner read it.
@@ -155,8 +133,8 @@ var errEpochTaken = errors.New("the owner's epoch was deleted by hand while weir
 // lookForRemovals passes messages that were deleted by hand to Removed. It returns an error if the reader must not
 // continue as it is. If it cannot look at the stream, it returns nil: the next tick looks again.
 func (r *reading) lookForRemovals(ctx context.Context) error {
-	if !r.p.isCaughtUp() {
-		if r.p.lacksEpoch(ctx) {
+	if !r.p.contents.isCaughtUp() {
+		if r.lacksEpoch(ctx) {
 			return errEpochTaken
 		}
 		return nil
@@ -176,100 +154,23 @@ func (r *reading) lookForRemovals(ctx context.Context) error {
 }
 
 // lacksEpoch reports whether the stream begins after this owner's epoch, or is gone.
-func (p *Partition) lacksEpoch(ctx context.Context) bool {
-	p.mu.Lock()
-	fence := p.fence
-	p.mu.Unlock()
-	source, err := p.queue.js.Stream(ctx, p.name)
+func (r *reading) lacksEpoch(ctx context.Context) bool {
+	fence := r.p.contents.epoch()
+	source, err := r.p.source.look(ctx)
 	return errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && fence > 0 && fence < source.CachedInfo().State.FirstSeq
 }
 
 // remake makes the partition's stream again. The new stream begins after all known sequences of the stream that is
 // gone.
 func (p *Partition) remake(ctx context.Context) error {
-	p.mu.Lock()
-	last := max(p.sweeper.read, p.expected.upTo.Load(), p.fence)
-	for seq := range p.sweeper.own {
-		last = max(last, seq)
-	}
-	p.mu.Unlock()
 	s := *p.queue.settings.Load()
-	_, err := ensureQueueStream(ctx, p.queue.js, s, partitionOf{number: p.number, of: len(p.queue.partitions), firstSeq: BehindAll(last)})
+	_, err := ensureQueueStream(ctx, p.source.js, s, partitionOf{
+		number: p.source.number, of: len(p.queue.partitions), firstSeq: BehindAll(p.contents.lastKnown()),
+	})
 	if err != nil {
-		return fmt.Errorf("make %s again: %w", p.name, err)
+		return fmt.Errorf("make %s again: %w", p.source.name, err)
 	}
 	return nil
-}
-
-// reckoning is what the stream must hold, as far as the owner knows.
-type reckoning struct {
-	fence  uint64
-	oldest uint64 // the oldest sequence that is not finished, 0 for none
-	least  int    // a lower bound of the messages that were read and are not finished
-	passed uint64 // messages that were ever read
-}
-
-func (p *Partition) reckon() reckoning {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.sweeper
-	r := reckoning{fence: p.fence, least: len(s.order) - len(s.finished) - len(s.deleted) - len(s.removed), passed: s.passed}
-	for _, seq := range s.order {
-		if s.stands(seq) {
-			r.oldest = seq
-			break
-		}
-	}
-	return r
-}
-
-// misses reports whether a stream lacks a message. state was read between before and r. So messages that the reader
-// read between them do not count.
-func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
-	least := r.least - int(r.passed-before.passed)
-	if before.fence > 0 && before.fence == r.fence {
-		if r.fence < state.FirstSeq {
-			return true
-		}
-		least++
-	}
-	return r.oldest > 0 && r.oldest < state.FirstSeq || least > 0 && state.Msgs < uint64(least)
-}
-
-// stands reports whether a message that was read must still be in the stream. The caller holds the partition's lock.
-func (s *sweeper) stands(seq uint64) bool {
-	_, finished := s.finished[seq]
-	_, deleted := s.deleted[seq]
-	_, removed := s.removed[seq]
-	return !finished && !deleted && !removed
-}
-
-// takenOut finds the messages that must be in the stream and are gone. It notes and returns each of them only once.
-func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.sweeper
-	for _, seq := range s.order {
-		if s.stands(seq) && gone(seq) {
-			s.removed[seq] = struct{}{}
-			r.Seqs = append(r.Seqs, seq)
-		}
-	}
-	for seq, key := range s.own {
-		if seq > s.read && gone(seq) {
-			if r.Unread == nil {
-				r.Unread = map[uint64]string{}
-			}
-			r.Unread[seq] = key
-		}
-	}
-	for seq, key := range r.Unread {
-		delete(s.own, seq)
-		s.appointments.remove(key, func(one Appointment) bool { return one.Seq == seq })
-		p.book.leave(key)
-	}
-	p.tallyLocked()
-	return r
 }
 
 // Fence says whose epoch a partition's stream holds.
@@ -286,10 +187,11 @@ const (
 func (m *Markers) Fence(ctx context.Context) (Fence, error) {
 	m.mu.Lock() // not while Renew stores the epoch again
 	defer m.mu.Unlock()
-	last, err := stream.AskLeader(ctx, m.p.nc, m.p.name, fmt.Sprintf(`{"last_by_subj":%q}`, ownerSubject(m.p.queue.api, m.p.number)))
+	of := &m.p.source
+	last, err := stream.AskLeader(ctx, of.nc, of.name, fmt.Sprintf(`{"last_by_subj":%q}`, of.owner()))
 	switch {
 	case err != nil:
-		return FenceOwn, fmt.Errorf("look for the owner of %s: %w", m.p.name, err)
+		return FenceOwn, fmt.Errorf("look for the owner of %s: %w", m.p.source.name, err)
 	case last == nil:
 		return FenceGone, nil
 	case last.Seq != m.epoch:
@@ -303,10 +205,11 @@ func (m *Markers) Fence(ctx context.Context) (Fence, error) {
 func (m *Markers) Renew(ctx context.Context, instance string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	seq, err := m.p.storeEpoch(ctx, instance)
+	seq, err := m.p.source.storeEpoch(ctx, instance)
 	if err != nil {
 		return err
 	}
+	m.p.contents.own(seq)
 	m.epoch = seq
 	return nil
 }

@@ -58,7 +58,7 @@ func TestPurgeIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Finish("k0", 2) // the epoch is 1
-	if err := p.stream.Purge(t.Context()); err != nil {
+	if err := p.source.stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r := await.Receive(t, "the word of it", removed)
@@ -109,7 +109,7 @@ func TestPurgeIsNoticed(t *testing.T) {
 func TestSingleDeletesAreNoticed(t *testing.T) {
 	p, _, _, removed := ownedPartition(t, 20, 20*time.Millisecond)
 	for _, seq := range []uint64{5, 9} {
-		if err := p.stream.DeleteMsg(t.Context(), seq); err != nil {
+		if err := p.source.stream.DeleteMsg(t.Context(), seq); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestSingleDeletesAreNoticed(t *testing.T) {
 // reported, and that new jobs are read.
 func TestDeletedStreamIsMadeAgain(t *testing.T) {
 	p, m, read, removed := ownedPartition(t, 20, 20*time.Millisecond)
-	if err := p.queue.js.DeleteStream(t.Context(), p.name); err != nil {
+	if err := p.queue.js.DeleteStream(t.Context(), p.source.name); err != nil {
 		t.Fatal(err)
 	}
 	r := await.Receive(t, "the word of it", removed)
@@ -150,7 +150,7 @@ func TestDeletedStreamIsMadeAgain(t *testing.T) {
 			t.Errorf("a job has the number %d, which another had", e.Seq)
 		}
 	}
-	info, err := p.stream.Info(t.Context())
+	info, err := p.source.stream.Info(t.Context())
 	if err != nil || info.Config.MaxMsgsPerSubject != 1000 || !info.Config.DiscardNewPerSubject {
 		t.Errorf("it was made as %+v: %v", info, err)
 	}
@@ -161,18 +161,18 @@ func TestDeletedStreamIsMadeAgain(t *testing.T) {
 func TestUnreadJobIsNoticed(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 3)
-	p.mu.Lock()
-	p.reading, p.caughtUp = true, true
-	p.book.enter("a")
-	p.sweeper.own[2] = "a"
-	p.mu.Unlock()
-	if err := p.stream.DeleteMsg(t.Context(), 2); err != nil {
+	p.contents.mu.Lock()
+	p.contents.reading, p.contents.caughtUp = true, true
+	p.contents.book.enter("a")
+	p.contents.book.own[2] = "a"
+	p.contents.mu.Unlock()
+	if err := p.source.stream.DeleteMsg(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	if r := p.takenOut(func(seq uint64) bool { return seq == 2 }); r.Unread[2] != "a" || len(r.Seqs) != 0 {
+	if r := p.contents.takenOut(func(seq uint64) bool { return seq == 2 }); r.Unread[2] != "a" || len(r.Seqs) != 0 {
 		t.Errorf("told: %+v", r)
 	}
-	if n := p.depth("a"); n != 0 {
+	if n := p.contents.depth("a"); n != 0 {
 		t.Errorf("its bucket holds %d", n)
 	}
 }
@@ -234,7 +234,7 @@ func TestSweepSparesWhatWaits(t *testing.T) {
 		t.Error(err)
 	}
 	for seq, waits := range map[uint64]bool{2: false, 3: false, 4: false, 5: true, 6: true, 7: false, 8: true, 9: true} {
-		if _, err := p.stream.GetMsg(t.Context(), seq); (err == nil) != waits {
+		if _, err := p.source.stream.GetMsg(t.Context(), seq); (err == nil) != waits {
 			t.Errorf("%d: waits %t, %v", seq, waits, err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestPurgeDuringATakeover(t *testing.T) {
 	if _, err := p.Own(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.stream.Purge(t.Context()); err != nil {
+	if err := p.source.stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	err := await.Result(t, "the end of the reader", func() error {

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -54,36 +53,37 @@ type silence struct {
 // newSilence begins to watch a consumer. The expected messages are the same as for the consumer before.
 func newSilence(r *reading) *silence {
 	r.silence = max(r.silence, leastSilence)
-	return &silence{r: r, timer: time.NewTimer(r.silence), before: r.p.readTo()}
+	return &silence{r: r, timer: time.NewTimer(r.silence), before: r.p.contents.readTo()}
 }
 
 // begin sets the timer. It must be called after a value of news was received.
 func (s *silence) begin() {
-	s.news, s.before = nil, s.r.p.readTo()
+	s.news, s.before = nil, s.r.p.contents.readTo()
 	s.timer.Reset(s.r.silence)
 }
 
 // lasts must be called when the timer fires. It reports whether the stream's leader has messages and the consumer has
 // delivered none since the timer was set.
 func (s *silence) lasts(ctx context.Context) bool {
-	p, read := s.r.p, s.r.p.readTo()
+	of := s.r.p.contents
+	read := of.readTo()
 	if read != s.before {
 		s.r.silence = leastSilence
 	}
-	if read >= p.expected.upTo.Load() {
-		s.news = p.expected.news
+	if read >= of.expected.upTo.Load() {
+		s.news = of.expected.news
 		return false
 	}
 	if read == s.before {
 		soon, cancel := context.WithTimeout(ctx, mostSilence) // the watchdog does nothing else meanwhile
 		defer cancel()
-		switch next, err := p.fromLeader(soon, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1)); {
+		switch next, err := s.r.p.source.nextAfter(soon, read); {
 		case err == nil && next == 0: // it was deleted before it was read
-			s.news = p.expected.news
+			s.news = of.expected.news
 			return false
 		case err != nil: // asked again
 			s.r.silence = min(2*s.r.silence, mostSilence)
-		case p.readTo() == read:
+		case of.readTo() == read:
 			s.r.silence = min(2*s.r.silence, mostSilence)
 			return true
 		}

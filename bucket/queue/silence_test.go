@@ -34,7 +34,7 @@ func usedUp(t *testing.T, jobs int, whole bool) *Partition {
 			if i == padded {
 				n += pad
 			}
-			if _, err := js.Publish(t.Context(), queueSubject("pay", p.number, kindJob, fmt.Sprintf("k%d", i%7)), make([]byte, n)); err != nil {
+			if _, err := js.Publish(t.Context(), queueSubject("pay", p.Number(), kindJob, fmt.Sprintf("k%d", i%7)), make([]byte, n)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,7 +74,7 @@ func usedUp(t *testing.T, jobs int, whole bool) *Partition {
 // sizes returns how many bytes of a request each message of the partition takes, as the server counts.
 func (p *Partition) sizes(t *testing.T) (all []int) {
 	t.Helper()
-	consumer, err := p.stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: 1})
+	consumer, err := p.source.stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestExpectationComesTrue(t *testing.T) {
 	if _, err := p.Own(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
-	p.beginReading()
+	p.contents.begin()
 	r := &reading{p: p}
 	s := newSilence(r)
 	defer s.timer.Stop()
@@ -190,7 +190,7 @@ func TestExpectationComesTrue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.expected.raise(ack.Sequence)
+		p.contents.expected.raise(ack.Sequence)
 	}
 	waits := func(what string) { // for the timer
 		t.Helper()
@@ -223,7 +223,7 @@ func TestExpectationComesTrue(t *testing.T) {
 	for range 6 {
 		misses("a job that is not given")
 	}
-	if err := p.stream.Purge(t.Context()); err != nil {
+	if err := p.source.stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	rests("a stream that was purged")
@@ -243,14 +243,14 @@ func TestExpectationComesTrue(t *testing.T) {
 		t.Errorf("a server that does not answer is asked every %v", s.r.silence)
 	}
 	ns = natstest.Start(t, dir, port)
-	await.Until(t, "the connection to be back", p.nc.IsConnected)
+	await.Until(t, "the connection to be back", p.source.nc.IsConnected)
 	misses("a job that stood there all the time")
-	p.mu.Lock()
-	p.sweeper.read = p.expected.upTo.Load()
-	p.mu.Unlock()
+	p.contents.mu.Lock()
+	p.contents.position.seq = p.contents.expected.upTo.Load()
+	p.contents.mu.Unlock()
 	rests("a stream that was read")
 	comes("a job behind what was read")
-	if err := p.queue.js.DeleteStream(t.Context(), p.name); err != nil {
+	if err := p.queue.js.DeleteStream(t.Context(), p.source.name); err != nil {
 		t.Fatal(err)
 	}
 	if s.lasts(t.Context()) {
@@ -258,10 +258,10 @@ func TestExpectationComesTrue(t *testing.T) {
 	}
 	waits("a stream that is gone")
 	again := openTestPartition(t, ns)
-	if p.stream = again.stream; p.expected.upTo.Load() < 3 {
+	if p.source.stream = again.source.stream; p.contents.expected.upTo.Load() < 3 {
 		t.Fatal("the stream had less than it has now")
 	}
-	p.beginReading() // a reading ends that finds its stream gone
+	p.contents.begin() // a reading ends that finds its stream gone
 	s = newSilence(r)
 	rests("a stream in which nothing is")
 	comes("the first job of a new stream")

@@ -29,22 +29,23 @@ type readPosition struct {
 //     server's clock.
 func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	connection := r.p.reconnects()
-	read := r.p.readUntil()
+	read := r.p.contents.readUntil()
 	if connection != r.connection && read.seq > 0 {
-		stream, err := r.p.queue.js.Stream(ctx, r.p.name)
+		now, err := r.p.source.look(ctx)
 		if err != nil {
-			return false, fmt.Errorf("look at %s: %w", r.p.name, err)
+			return false, err
 		}
-		if stream.CachedInfo().State.LastSeq < read.seq {
+		if now.CachedInfo().State.LastSeq < read.seq {
 			return true, nil
 		}
 	}
 	if read.seq == 0 {
-		r.p.noteIntact(connection)
+		r.noteIntact(connection)
 		return false, nil
 	}
 	after := read.newest.Add(1).UTC().Format(time.RFC3339Nano)
-	m, err := stream.AskLeader(ctx, r.p.nc, r.p.name, fmt.Sprintf(`{"start_time":%q,"next_by_subj":">"}`, after))
+	m, err := stream.AskLeader(ctx, r.p.source.nc, r.p.source.name,
+		fmt.Sprintf(`{"start_time":%q,"next_by_subj":">"}`, after))
 	if err != nil {
 		return false, err
 	}
@@ -52,42 +53,63 @@ func (r *reading) streamReset(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	r.connection = connection
-	r.p.noteIntact(connection)
+	r.noteIntact(connection)
 	return false, nil
-}
-
-// readUntil returns how far the stream had been read when the connection was last lost, if streamReset has not checked
-// that loss yet. Otherwise it returns how far the stream has been read now.
-func (p *Partition) readUntil() readPosition {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sweeper.before.seq > 0 {
-		return p.sweeper.before
-	}
-	return readPosition{p.sweeper.read, p.sweeper.newest}
 }
 
 // noteIntact notes that the losses of the connection up to number connection did not reset the stream. Finished
 // messages may then be deleted.
-func (p *Partition) noteIntact(connection uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sweeper.connection <= connection {
-		p.sweeper.before = readPosition{}
-	}
-	p.sweeper.intact = max(p.sweeper.intact, connection)
-	p.sweeper.kick()
+func (r *reading) noteIntact(connection uint64) {
+	r.p.contents.noteIntact(connection)
+	r.p.sweeper.kick()
 }
 
-// passedLocked notes how far the stream has been read.
-func (s *sweeper) passedLocked(e Entry) {
-	if connection := s.p.reconnects(); connection != s.connection {
-		if s.connection = connection; s.before.seq == 0 {
-			s.before = readPosition{s.read, s.newest}
+// position is how far a stream was read, and whether the stream may have been reset since. The lock of the partition's
+// contents guards it.
+type position struct {
+	reconnects   func() uint64 // returns how often the connection was lost and came back
+	readPosition               // of the last message
+	before       readPosition  // when the connection was last lost; see until
+	connection   uint64        // how often the connection had been lost
+	intact       uint64        // the value of connection when the stream was last found not to be reset
+}
+
+// forget begins at the stream's first message.
+func (p *position) forget() {
+	p.readPosition, p.before = readPosition{}, readPosition{}
+	p.connection = p.reconnects()
+	p.intact = p.connection
+}
+
+// pass notes that a message was read.
+func (p *position) pass(e Entry) {
+	if connection := p.reconnects(); connection != p.connection {
+		if p.connection = connection; p.before.seq == 0 {
+			p.before = p.readPosition
 		}
 	}
-	s.read = e.Seq
-	if e.Time.After(s.newest) {
-		s.newest = e.Time
+	p.seq = e.Seq
+	if e.Time.After(p.newest) {
+		p.newest = e.Time
 	}
 }
+
+// until returns how far the stream had been read when the connection was last lost, if streamReset has not checked that
+// loss yet. Otherwise it returns how far the stream has been read now.
+func (p *position) until() readPosition {
+	if p.before.seq > 0 {
+		return p.before
+	}
+	return p.readPosition
+}
+
+// noteIntact notes that the losses of the connection up to number connection did not reset the stream.
+func (p *position) noteIntact(connection uint64) {
+	if p.connection <= connection {
+		p.before = readPosition{}
+	}
+	p.intact = max(p.intact, connection)
+}
+
+// isIntact reports whether the stream was found not to be reset since the connection was last lost.
+func (p *position) isIntact() bool { return p.reconnects() == p.intact }

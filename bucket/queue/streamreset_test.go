@@ -61,12 +61,12 @@ func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
 		p.publishJobs(t, 0, 10)
 		restart(keepCopy)
 		p.publishJobs(t, 10, 11)
-		p.beginReading()
-		p.mu.Lock()
+		p.contents.begin()
+		p.contents.mu.Lock()
 		for seq := range uint64(11) {
-			p.sweeper.passedLocked(Entry{Seq: seq + 1, Time: time.Now()})
+			p.contents.position.pass(Entry{Seq: seq + 1, Time: time.Now()})
 		}
-		p.mu.Unlock()
+		p.contents.mu.Unlock()
 		restart(fate)
 		if fate == backToCopy {
 			p.publishJobs(t, 11, 12) // gets the sequence of the job before
@@ -148,7 +148,7 @@ func setBackRig(t *testing.T) (p *Partition, restart func(storeFate)) {
 		ns = natstest.Start(t, dir, port)
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
-		for p.nc.FlushWithContext(ctx) != nil {
+		for p.source.nc.FlushWithContext(ctx) != nil {
 			if ctx.Err() != nil {
 				t.Fatal("the connection did not come back")
 			}

@@ -21,7 +21,7 @@ import (
 func TestSweeper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newDesk().p
-		s := p.sweeper
+		m := &p.contents.messages
 		waiting, finished, kept := []uint64{}, map[uint64]bool{}, map[uint64]bool{}
 		markers := map[uint64][]uint64{} // of jobs that are not finished
 		jobOf := map[uint64]uint64{}
@@ -35,7 +35,7 @@ func TestSweeper(t *testing.T) {
 		}
 		seq := uint64(0)
 		sweep := func(answers bool) {
-			upTo, covered, single := s.next()
+			upTo, covered, single := p.contents.sweepable()
 			if len(single.jobs) > stream.MaxExchange || len(single.markers) > stream.MaxExchange {
 				t.Fatalf("%d and %d deletes at once", len(single.jobs), len(single.markers))
 			}
@@ -63,8 +63,8 @@ func TestSweeper(t *testing.T) {
 					delete(kept, m)
 				}
 			}
-			s.gone(covered)
-			s.gone(all)
+			p.contents.gone(covered)
+			p.contents.gone(all)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"read": func(t *rapid.T) {
@@ -74,7 +74,7 @@ func TestSweeper(t *testing.T) {
 					if rapid.Bool().Draw(t, "marker") {
 						e = Entry{Kind: RetryEntry, Seq: seq}
 					}
-					if !p.noteRead(e) || p.noteRead(e) {
+					if !p.contents.read(e) || p.contents.read(e) {
 						t.Fatalf("%d was news twice, or never", seq)
 					}
 					kept[seq] = true
@@ -103,12 +103,12 @@ func TestSweeper(t *testing.T) {
 			"no answer": func(*rapid.T) { sweep(false) },
 			"": func(t *rapid.T) {
 				for _, job := range waiting {
-					if named, _ := p.named(fmt.Sprint(job)); !slices.Contains(named, job) {
+					if named, _ := p.contents.named(fmt.Sprint(job)); !slices.Contains(named, job) {
 						t.Fatalf("job %d is not found by its id", job)
 					}
 				}
-				if p.Unswept() > len(finished) || len(s.deleted) > 1025+len(s.order) {
-					t.Fatalf("%d unswept, %d deleted, %d in order", p.Unswept(), len(s.deleted), len(s.order))
+				if p.Unswept() > len(finished) || len(m.deleted) > 1025+len(m.order) {
+					t.Fatalf("%d unswept, %d deleted, %d in order", p.Unswept(), len(m.deleted), len(m.order))
 				}
 			},
 		})
@@ -119,8 +119,8 @@ func TestSweeper(t *testing.T) {
 			sweep(true)
 		}
 		sweep(true) // lets go of what was deleted singly
-		if len(kept)+len(s.order)+len(s.deleted)+len(p.book.keys) != 0 {
-			t.Fatalf("left: %d messages, %d in order, %d deleted, %d keys", len(kept), len(s.order), len(s.deleted), len(p.book.keys))
+		if len(kept)+len(m.order)+len(m.deleted)+len(p.contents.book.keys) != 0 {
+			t.Fatalf("left: %d messages, %d in order, %d deleted, %d keys", len(kept), len(m.order), len(m.deleted), len(p.contents.book.keys))
 		}
 	})
 }
@@ -130,8 +130,8 @@ func TestSweeper(t *testing.T) {
 func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	js := natstest.JetStream(t)
 	p := newDesk().p
-	p.name, p.nc = "LATER", js.Conn()
-	s, err := newSweeper(p)
+	p.source.name, p.source.nc = "LATER", js.Conn()
+	s, err := newSweeper(&p.source, p.contents)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +141,12 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 		}
 	})
 	p.sweeper = s
-	requests, err := p.nc.SubscribeSync("$JS.API.STREAM.MSG.DELETE.LATER")
+	requests, err := p.source.nc.SubscribeSync("$JS.API.STREAM.MSG.DELETE.LATER")
 	if err != nil {
 		t.Fatal(err)
 	}
 	flush := func() { // then the subscription has all requests that the server has received
-		if err := p.nc.Flush(); err != nil {
+		if err := p.source.nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 		all   bool
 		asked []string
 	}{{"no stream answers", false, []string{job}}, {"the stream answers", true, []string{job, marker}}} {
-		upTo, covered, single := s.next()
+		upTo, covered, single := s.contents.sweepable()
 		all := s.sweep(t.Context(), upTo, covered, single)
 		flush()
 		var asked []string
@@ -189,12 +189,12 @@ func TestNoMarkerGoesWhileJobsAreLeft(t *testing.T) {
 		p.Discard(seq + 1 + jobs)
 	}
 	for _, want := range [][2]int{{stream.MaxExchange, 0}, {10, stream.MaxExchange}, {0, 10}} {
-		_, _, single := p.sweeper.next()
+		_, _, single := p.contents.sweepable()
 		if len(single.jobs) != want[0] || len(single.markers) != want[1] {
 			t.Errorf("%d jobs and %d markers go, want %v", len(single.jobs), len(single.markers), want)
 		}
-		p.sweeper.gone(single.jobs)
-		p.sweeper.gone(single.markers)
+		p.contents.gone(single.jobs)
+		p.contents.gone(single.markers)
 	}
 }
 

@@ -142,10 +142,12 @@ func (p *Partition) Newest(ctx context.Context, n NewestJobs, take func(e Entry,
 	if n.Key != "" {
 		token = ingest.Token(n.Key)
 	}
-	subject := queueSubject(p.queue.api, p.number, kindJob, token)
-	read := stream.Newest{JetStream: p.queue.js, Stream: p.name, Subject: subject, Since: n.Since, Most: n.Most, Bare: true}
+	subject := p.source.subject(kindJob, token)
+	read := stream.Newest{
+		JetStream: p.source.js, Stream: p.source.name, Subject: subject, Since: n.Since, Most: n.Most, Bare: true,
+	}
 	if !n.UpTo.IsZero() {
-		later, err := stream.FirstSince(ctx, p.nc, p.name, subject, n.UpTo.Add(time.Nanosecond))
+		later, err := stream.FirstSince(ctx, p.source.nc, p.source.name, subject, n.UpTo.Add(time.Nanosecond))
 		if err != nil {
 			return stream.Reach{}, err
 		}
@@ -159,6 +161,8 @@ func (p *Partition) Newest(ctx context.Context, n NewestJobs, take func(e Entry,
 		if !ok || err != nil {
 			return nil //nolint:nilerr // it is no job
 		}
-		return take(Entry{Key: key, Seq: meta.Sequence.Stream, Header: msg.Headers(), Time: meta.Timestamp}, meta.Sequence.Stream <= p.readTo())
+		seq := meta.Sequence.Stream
+		e := Entry{Key: key, Seq: seq, Header: msg.Headers(), Time: meta.Timestamp}
+		return take(e, seq <= p.contents.readTo())
 	})
 }

@@ -59,7 +59,7 @@ func TestCountJobsOnAReplicaThatLags(t *testing.T) {
 	}
 	count := func(want int) {
 		t.Helper()
-		api, jobs, err := CountJobs(t.Context(), laggingConsumers{p.queue.js}, p.name)
+		api, jobs, err := CountJobs(t.Context(), laggingConsumers{p.queue.js}, p.source.name)
 		if err != nil || api != "pay" || jobs != want {
 			t.Errorf("%d jobs of api %q, want %d, %v", jobs, api, want, err)
 		}

@@ -65,44 +65,113 @@ func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i
 	return answers
 }
 
-// grouping measures which way to store is cheaper on this stream. One atomic batch shares one fsync but is written
-// twice. Single messages are all under way at once. If the store syncs every write, batches are ten times as fast;
-// otherwise they are slower.
+// grouping measures which way to store is cheaper on this stream, for a group of each size. One atomic batch shares one
+// fsync but is written twice. On a stream with one copy it is first written to files of its own, which takes as long as
+// many messages. Single messages are all under way at once. So with one copy, large batches are up to ten times as fast
+// if the store syncs every write, and all others are slower. With three copies the two differ little
+// (deploy/decisions/003-group-commit.md).
 type grouping struct {
-	together, apart time.Duration // cost per message, a moving average; 0 while untried
-	turn            int
+	together, apart cost
+	turn            int // groups since the dearer way was tried
+	tries           int
 }
 
-// After tryEvery groups the dearer way is tried again, with the next group of at most tryAtMost messages.
+// After tryEvery groups the dearer way is tried again, with the next group of at most tryAtMost messages, or with a
+// larger one for which it may cost at most tryAtCost times as much. The first tries come sooner, because the
+// cost of a group must be known for more than one size.
 const (
 	tryEvery   = 256
+	tryFirst   = 4
 	tryAtMost  = 32
+	tryAtCost  = 4
 	leastGroup = 2
 )
+
+// mostTries bounds the count of tries. By then they have become as rare as tryEvery says.
+const mostTries = 16
 
 func (g *grouping) choose(n int) (together bool) {
 	if n < leastGroup {
 		return false
 	}
 	g.turn++
-	together = g.apart == 0 || g.together < g.apart
-	if n <= tryAtMost && g.together != 0 && (g.apart == 0 || g.turn >= tryEvery) {
-		g.turn = 0
+	if !g.together.known() {
+		return true
+	}
+	if !g.apart.known() {
+		return n > tryAtMost
+	}
+	batch, single := g.together.of(n), g.apart.of(n)
+	used, unused := batch, g.apart.least(n)
+	if together = batch < single; !together {
+		used, unused = single, g.together.least(n)
+	}
+	if g.turn >= min(tryEvery, tryFirst<<g.tries) && (n <= tryAtMost || unused <= tryAtCost*used) {
+		g.turn, g.tries = 0, min(g.tries+1, mostTries)
 		return !together
 	}
 	return together
 }
 
-func (g *grouping) learn(cost *time.Duration, n int, took time.Duration) {
-	if n < leastGroup {
-		return
+func (g *grouping) learn(c *cost, n int, took time.Duration) {
+	if n >= leastGroup {
+		c.learn(n, took)
 	}
-	each := max(1, took/time.Duration(n))
-	if *cost == 0 {
-		*cost = each
-		return
+}
+
+// cost is the cost of one way to store: a time for the group, and a time for each of its messages. It is fitted to the
+// groups stored so far, and the latest count most. The fields are sums over groups, each weighted by its age. The zero
+// cost knows of no group.
+type cost struct{ groups, sizes, squares, took, product float64 }
+
+// forget is the weight of a group's predecessor, relative to the group's own. mostSurprise bounds what a group counts,
+// as a multiple of its expected cost, so that one election does not outweigh many groups.
+const (
+	forget       = 15.0 / 16
+	mostSurprise = 8
+)
+
+func (c *cost) learn(n int, lasted time.Duration) {
+	size, took := float64(n), float64(max(1, lasted))
+	if c.known() {
+		took = min(took, mostSurprise*c.of(n))
 	}
-	*cost += (each - *cost) / 8
+	c.groups = c.groups*forget + 1
+	c.sizes = c.sizes*forget + size
+	c.squares = c.squares*forget + size*size
+	c.took = c.took*forget + took
+	c.product = c.product*forget + size*took
+}
+
+func (c *cost) known() bool { return c.groups > 0 }
+
+// of returns the expected cost of a group of n messages, in nanoseconds. If all known groups were about as large, it is
+// in proportion to n.
+func (c *cost) of(n int) float64 {
+	each := c.took / c.sizes
+	if spread := c.spread(); spread > 0 {
+		each = max(0, min(each, (c.groups*c.product-c.sizes*c.took)/spread))
+	}
+	return (c.took-each*c.sizes)/c.groups + each*float64(n)
+}
+
+// least returns the least cost of a group of n messages that the known groups allow, in nanoseconds. If all of them
+// were about as large, a group may cost the same whatever its size.
+func (c *cost) least(n int) float64 {
+	if c.spread() == 0 {
+		return min(c.of(n), c.took/c.groups)
+	}
+	return c.of(n)
+}
+
+// spread measures how much the sizes of the known groups differ. It is 0 if they differ too little to tell a group's
+// own cost from that of its messages.
+func (c *cost) spread() float64 {
+	spread := c.groups*c.squares - c.sizes*c.sizes
+	if spread <= c.groups*c.groups {
+		return 0
+	}
+	return spread
 }
 
 // atomic publishes one atomic batch. After an error nothing of the batch is stored. After ErrUnanswered that is

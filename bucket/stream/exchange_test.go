@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -84,41 +85,96 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestGroupingLearns checks that the cheaper way is used, and that the dearer way is tried sometimes, never with a
-// large group.
+// TestGroupingLearns checks that the cheaper way is used for each size of a group, and that a way that costs more than
+// twice as much is tried seldom, and never with a large group if it costs far more. With a batch that costs a fixed
+// time, as on a stream with one copy, single messages are cheaper in small groups and the batch is cheaper in large
+// ones.
 func TestGroupingLearns(t *testing.T) {
 	for _, c := range []struct {
 		name            string
+		batch           time.Duration // of one batch, whatever its size
 		together, apart time.Duration // of one message
-	}{{"every write synced", time.Millisecond, 10 * time.Millisecond}, {"not synced", 10 * time.Millisecond, time.Millisecond}} {
-		t.Run(c.name, func(t *testing.T) {
-			var g grouping
-			wrong := 0
-			for i := range 10000 {
-				n := 1 + i%maxGroup
-				together := g.choose(n)
-				if n < leastGroup {
+	}{
+		{"every write synced", 0, time.Millisecond, 10 * time.Millisecond},
+		{"not synced", 0, 10 * time.Millisecond, time.Millisecond},
+		{"every write synced, and a batch has files of its own", 33 * time.Millisecond, 200 * time.Microsecond, 2 * time.Millisecond},
+		{"not synced, and a batch has files of its own", 33 * time.Millisecond, 200 * time.Microsecond, 150 * time.Microsecond},
+	} {
+		for _, sizes := range []struct {
+			name string
+			size func(i int) int
+		}{
+			{"mixed", func(i int) int { return 1 + i*7%maxGroup }},
+			{"first small, then large", func(i int) int {
+				if i < 1000 {
+					return 1 + i%8
+				}
+				return maxGroup - i%8
+			}},
+			{"first of two, then large", func(i int) int {
+				if i < 1000 {
+					return 1 + i%2
+				}
+				return maxGroup - i%200
+			}},
+		} {
+			t.Run(c.name+"/"+sizes.name, func(t *testing.T) {
+				var g grouping
+				chance := rand.New(rand.NewPCG(1, 2))
+				tried, wrong := 0, 0
+				for i := range 10000 {
+					n := sizes.size(i)
+					together := g.choose(n)
+					if n < leastGroup {
+						if together {
+							t.Fatal("a batch of one")
+						}
+						continue
+					}
+					of := map[bool]time.Duration{true: c.batch + c.together*time.Duration(n), false: c.apart * time.Duration(n)}
+					if i > 1100 && of[together] > 2*of[!together] {
+						if tried++; n > tryAtMost && of[together] > 2*tryAtCost*of[!together] {
+							wrong++
+						}
+					}
+					// The machine does other work.
+					took := time.Duration(float64(of[together]) * (0.7 + 0.6*chance.Float64()))
 					if together {
-						t.Fatal("a batch of one")
-					}
-					continue
-				}
-				cheaper := c.together < c.apart
-				if i > 1000 && together != cheaper {
-					if wrong++; n > tryAtMost {
-						t.Fatalf("the dearer way was tried with %d messages", n)
+						g.learn(&g.together, n, took)
+					} else {
+						g.learn(&g.apart, n, took)
 					}
 				}
-				if together {
-					g.learn(&g.together, n, c.together*time.Duration(n))
-				} else {
-					g.learn(&g.apart, n, c.apart*time.Duration(n))
+				if wrong > 0 {
+					t.Errorf("a far dearer way was used for %d groups of more than %d messages", wrong, tryAtMost)
 				}
-			}
-			if wrong == 0 || wrong > 9000/tryEvery+1 {
-				t.Errorf("the dearer way was tried %d times", wrong)
-			}
-		})
+				if tried > 9000/tryEvery+1 {
+					t.Errorf("the dearer way was used %d times", tried)
+				}
+			})
+		}
+	}
+}
+
+// TestCostOutlivesAnElection checks that one group that took far longer than usual does not make a way seem dear for
+// long, and that a way that stays dear is seen to be.
+func TestCostOutlivesAnElection(t *testing.T) {
+	var c cost
+	learn := func(groups int, each time.Duration) {
+		for i := range groups {
+			n := leastGroup + i%tryAtMost
+			c.learn(n, time.Duration(n)*each)
+		}
+	}
+	learn(100, time.Millisecond)
+	c.learn(2, 10*time.Second)
+	learn(16, time.Millisecond)
+	if of := time.Duration(c.of(tryAtMost)); of > 2*tryAtMost*time.Millisecond {
+		t.Errorf("after an election a group of %d costs %v", tryAtMost, of)
+	}
+	learn(32, 100*time.Millisecond)
+	if of := time.Duration(c.of(tryAtMost)); of < tryAtMost*50*time.Millisecond {
+		t.Errorf("on a slow store a group of %d costs %v", tryAtMost, of)
 	}
 }
 

@@ -73,7 +73,7 @@ func (w *API) inspectJob(e queue.Entry) QueuedJob {
 	j := QueuedJob{Key: e.Key, Seq: e.Seq, Stream: w.Queue.Partition(e.Key).Name(), Accepted: e.Time.UTC()}
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	q := w.Sched.Find(e.Key)
+	q := w.Sched.Queues.Find(e.Key)
 	if q == nil || q.Empty() {
 		return j
 	}

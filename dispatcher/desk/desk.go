@@ -14,6 +14,7 @@ import (
 	"weir/bucket"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -66,7 +67,7 @@ func (d *Desk) Add(a *API) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, p := range d.pauses[a.Name] {
-		a.Sched.Pause(key, p)
+		a.Sched.Holds.Pause(key, p)
 	}
 	d.apis = append(d.apis, a)
 }
@@ -112,7 +113,7 @@ type APIDetail struct {
 	Pauses   []KeyPause           `json:"pauses,omitempty"` // of keys, by name; at most as many as were asked for
 	Holds    []schedule.HoldState `json:"holds,omitempty"`  // the api's first, then those of keys
 	HeldKeys int                  `json:"held_keys,omitempty"`
-	Uses     []schedule.LimitUse  `json:"-"` // of rates and limits of calls in flight, by this replica
+	Uses     []limits.Use         `json:"-"` // of rates and limits of calls in flight, by this replica
 	// Owns are the partitions that this replica dispatches, by their numbers.
 	Owns []int `json:"owns,omitempty"`
 	// Operations are the operations that the api has begun and not ended; nil if there are none.
@@ -231,7 +232,7 @@ func (d *Desk) PausedEmpty(api string, limit int) (states []schedule.KeyState, a
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	for _, key := range keys {
-		if q := w.Sched.Find(key); key == "" || q != nil && !q.Empty() || w.Partitions[w.Queue.Partition(key).Number()] == nil {
+		if q := w.Sched.Queues.Find(key); key == "" || q != nil && !q.Empty() || w.Partitions[w.Queue.Partition(key).Number()] == nil {
 			continue
 		}
 		if all++; len(states) >= min(max(limit, 1), MaxInspected) {
@@ -290,7 +291,7 @@ func (d *Desk) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyState, err
 	states := []schedule.KeyState{}
 	for _, k := range w.deepestKeys(wanted) {
 		w.Mu.Lock()
-		if q := w.Sched.Find(k.Key); q != nil && !q.Empty() {
+		if q := w.Sched.Queues.Find(k.Key); q != nil && !q.Empty() {
 			states = append(states, w.Sched.At(w.Now()).Inspect(q))
 		}
 		w.Mu.Unlock()
@@ -314,7 +315,7 @@ func (d *Desk) Show(ctx context.Context, api, key string, limit int) (KeyDetail,
 		w.Mu.Unlock()
 		return KeyDetail{}, lane.ErrNotOwner
 	}
-	q := w.Sched.Find(key)
+	q := w.Sched.Queues.Find(key)
 	now := w.Now()
 	if q == nil || q.Empty() {
 		state, paused := w.Sched.At(now).InspectPaused(key)
@@ -355,7 +356,7 @@ func (d *Desk) Show(ctx context.Context, api, key string, limit int) (KeyDetail,
 func (w *API) shareOf(key string) schedule.Share {
 	var demand schedule.Demand
 	w.Mu.Lock()
-	all := w.Sched.Queues()
+	all := w.Sched.Queues.All()
 	w.Mu.Unlock()
 	w.EachLocked(all, func(q *schedule.KeyQueue) { w.Sched.At(w.Now()).AddTo(&demand, q) })
 	w.Mu.Lock()
@@ -371,7 +372,7 @@ func (w *API) deepestKeys(wanted KeysWanted) []KeyPlace {
 	seen := 0
 	var last *KeyPlace // the last one of top, if top has as many as are wanted
 	w.Mu.Lock()
-	for q := range w.Sched.Queues() {
+	for q := range w.Sched.Queues.All() {
 		if p := (KeyPlace{q.Depth(), q.Key}); p.Depth > 0 && (last == nil || p.Compare(*last) < 0) && wanted.wants(p) {
 			top = append(top, p)
 		}

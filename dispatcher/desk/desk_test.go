@@ -52,7 +52,7 @@ func TestDeepest(t *testing.T) {
 			longest = max(longest, time.Since(asked))
 			s.Push(fmt.Sprintf("passing%d", n), seq+n+1, p)
 			if n > 10 {
-				s.Forget(s.Find(fmt.Sprintf("passing%d", n-10)))
+				s.Forget(s.Queues.Find(fmt.Sprintf("passing%d", n-10)))
 			}
 			w.Mu.Unlock()
 		}

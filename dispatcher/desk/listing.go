@@ -150,14 +150,14 @@ func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs 
 func phaseOf(p *lane.Owned, e *queue.Entry, known bool) (schedule.JobPhase, int) {
 	p.W.Mu.Lock()
 	defer p.W.Mu.Unlock()
-	q := p.W.Sched.Find(e.Key)
+	q := p.W.Sched.Queues.Find(e.Key)
 	if q != nil {
 		if phase, calls := q.PhaseOf(e.Seq); phase != "" {
 			return phase, calls
 		}
 	}
 	switch notBefore := ingest.NotBeforeOf(e.Header, e.Time); {
-	case p.W.Sched.Own(bucket.MicrosOf(notBefore)) > p.W.Now() && (q != nil || !known || p.Reading):
+	case p.W.Sched.Queues.Own(bucket.MicrosOf(notBefore)) > p.W.Now() && (q != nil || !known || p.Reading):
 		return schedule.JobNotBefore, 0
 	case !known || p.Reading:
 		return schedule.JobWaits, 0
@@ -174,7 +174,7 @@ func (u *UnfinishedWanted) takes(j *UnfinishedJob) bool {
 // the jobs whose outcomes are being stored.
 func (w *API) beingCalled(wanted *UnfinishedWanted) (jobs []UnfinishedJob) {
 	take := func(q *schedule.KeyQueue) {
-		for state, began := range q.Running {
+		for state, began := range q.Jobs.Running {
 			j := UnfinishedJob{API: w.Name, Key: q.Key, Stream: lane.PartitionOf(q).Bucket.Name(), Seq: state.Seq, At: began.Time(), Phase: state.Phase, Calls: state.Calls}
 			if of, begun := q.Job(state.Seq).Of.(*lane.Job); begun {
 				if j.Job = of.ID; of.Message != nil {
@@ -191,13 +191,13 @@ func (w *API) beingCalled(wanted *UnfinishedWanted) (jobs []UnfinishedJob) {
 	}
 	w.Mu.Lock()
 	if wanted.Key == "" {
-		all := w.Sched.Queues()
+		all := w.Sched.Queues.All()
 		w.Mu.Unlock()
 		w.EachLocked(all, take)
 		return jobs
 	}
 	defer w.Mu.Unlock()
-	if q := w.Sched.Find(wanted.Key); q != nil {
+	if q := w.Sched.Queues.Find(wanted.Key); q != nil {
 		take(q)
 	}
 	return jobs

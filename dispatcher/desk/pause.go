@@ -35,8 +35,8 @@ func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 	for _, w := range d.apis {
 		if w.Name == api {
 			w.Update(func(s *schedule.Schedule) {
-				s.Pause(key, p)
-				w.LeaveIdleLocked(s.Find(key))
+				s.Holds.Pause(key, p)
+				w.LeaveIdleLocked(s.Queues.Find(key))
 			})
 		}
 	}
@@ -50,7 +50,7 @@ func (d *Desk) Resume(api, key string) {
 	delete(d.pauses[api], key)
 	for _, w := range d.apis {
 		if w.Name == api {
-			w.Update(func(s *schedule.Schedule) { s.Resume(key, w.Now()) })
+			w.Update(func(s *schedule.Schedule) { s.Holds.Resume(key, w.Now()) })
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (d *Desk) TryNow(api string) (tries bool, err error) {
 	if w == nil {
 		return false, lane.ErrNoAPI
 	}
-	w.Update(func(s *schedule.Schedule) { tries = s.TryNow(w.Now()) })
+	w.Update(func(s *schedule.Schedule) { tries = s.Holds.TryNow(w.Now()) })
 	return tries, nil
 }
 
@@ -71,7 +71,7 @@ func (d *Desk) TryDenied() {
 	for _, w := range d.all() {
 		w.Update(func(s *schedule.Schedule) {
 			if now := w.Now(); s.At(now).Denied() {
-				s.TryNow(now)
+				s.Holds.TryNow(now)
 			}
 		})
 	}

@@ -85,7 +85,7 @@ func (t *Teller) learnLocked(s *sighting, now bucket.Micros) []schedule.HoldChan
 	if f.Held > now {
 		t.notes.Stored(s.revision)
 	}
-	return t.Sched.Learn(f, now)
+	return t.Sched.Findings.Learn(f, now)
 }
 
 // announce reports what was learned.
@@ -165,9 +165,9 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 	}
 	t.Mu.Lock()
 	news := t.learnLocked(&s, now)
-	f, more := t.Sched.Tell(s.found, now)
-	has := t.Sched.HasClaim()
-	turn, from := t.Sched.AwaitsProbe()
+	f, more := t.Sched.Findings.Tell(s.found, now)
+	has := t.Sched.Findings.HasClaim()
+	turn, from := t.Sched.Findings.AwaitsProbe()
 	t.Mu.Unlock()
 	t.announce(&s, news)
 
@@ -178,7 +178,7 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		next.Turned, next.Probing = t.board.Session, ""
 	case more:
 	case has && !mine: // this process was silent for too long, and another replica has the claim
-		t.Update(func(s *schedule.Schedule) { s.LoseClaim() })
+		t.Update(func(s *schedule.Schedule) { s.Findings.LoseClaim() })
 		return joined
 	case has:
 		if wait = claimRenew - time.Since(t.renewed); wait > 0 {
@@ -202,9 +202,9 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		return t.endure(ctx, &s, f.Turn > s.Turn || turn != 0 && turn == t.wants.Load())
 	}
 	t.Mu.Lock()
-	t.Sched.Told(f)
+	t.Sched.Findings.Told(f)
 	if claims {
-		t.Sched.Claim(turn, t.Now())
+		t.Sched.Findings.Claim(turn, t.Now())
 		t.wants.CompareAndSwap(turn, 0) // before a job here can ask for a further claim
 	}
 	t.Mu.Unlock()
@@ -222,7 +222,7 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 func (t *Teller) endTrouble() {
 	if t.trouble != (trouble{}) {
 		t.trouble = trouble{}
-		t.Update((*schedule.Schedule).ProbeTogether)
+		t.Update(func(s *schedule.Schedule) { s.Findings.ProbeTogether() })
 	}
 }
 
@@ -232,7 +232,7 @@ func (t *Teller) endure(ctx context.Context, s *sighting, probes bool) (wait tim
 	lasts := time.Since(t.trouble.since)
 	if probes && lasts >= claimTerm {
 		alone := false
-		t.Update(func(s *schedule.Schedule) { alone = s.ProbeAlone() })
+		t.Update(func(s *schedule.Schedule) { alone = s.Findings.ProbeAlone() })
 		if alone {
 			t.Log.Warn("the state of the breaker cannot be stored for the other replicas; this replica tries the api by itself")
 		}
@@ -297,7 +297,7 @@ func (t *Teller) end(ctx context.Context) {
 		s, now := t.board.of(t.Name), t.Now()
 		t.Mu.Lock()
 		t.learnLocked(&s, now)
-		f, more := t.Sched.Tell(s.found, now)
+		f, more := t.Sched.Findings.Tell(s.found, now)
 		t.Mu.Unlock()
 		next := s.entry
 		next.put(&f)

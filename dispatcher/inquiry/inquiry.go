@@ -262,7 +262,7 @@ func (l *askedLetter) heedPushback(r httpcall.Response) {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
 		l.w.Update(func(s *schedule.Schedule) {
 			now := l.w.Now()
-			s.HoldLonger(now.Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status), now)
+			s.Holds.HoldLonger(now.Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status), now)
 		})
 	}
 }
@@ -271,8 +271,8 @@ func (l *askedLetter) heedPushback(r httpcall.Response) {
 func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger.Record {
 	l.w.Mu.Lock()
 	tat := max(use.Grant.TAT, l.w.Sched.At(l.w.Now()).KnownTAT(l.Key))
-	if q := l.w.Sched.Find(l.Key); q != nil {
-		tat = max(tat, l.w.Sched.Floor(q)) // calls of the key that ended before may have later slots
+	if q := l.w.Sched.Queues.Find(l.Key); q != nil {
+		tat = max(tat, l.w.Sched.At(l.w.Now()).Floor(q)) // calls of the key that ended before may have later slots
 	}
 	l.w.Mu.Unlock()
 	ahead := l.w.Env.Ahead()

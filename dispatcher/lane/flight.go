@@ -34,8 +34,8 @@ type Flight struct {
 	late  time.Duration
 }
 
-// TakeOff returns the flight of a call that is about to be sent.
-func (j *Job) TakeOff(tat bucket.Micros, late time.Duration) *Flight {
+// TakeOff returns the flight of a job's call that is about to be sent.
+func TakeOff(j *Job, tat bucket.Micros, late time.Duration) *Flight {
 	return &Flight{entry: j.Entry, stale: j.Adopted, tat: tat, since: time.Now(), late: late}
 }
 
@@ -57,15 +57,15 @@ func (f *Flight) Left() {
 	}
 }
 
-// Land notes the outcome of a call. If weir's code panicked during the call, the outcome is unknown, and Land notes
-// nothing.
-func (j *Job) Land(f *Flight, r httpcall.Response) { j.land(f, r, nil) }
+// Land notes the outcome of a job's call. If weir's code panicked during the call, the outcome is unknown, and Land
+// notes nothing.
+func (f *Flight) Land(j *Job, r httpcall.Response) { f.land(j, r, nil) }
 
 // LandPart is Land for a job of a pack. p is the job's part of the call.
-func (j *Job) LandPart(f *Flight, p *httpcall.Part) { j.land(f, p.Response, &p.Outcome) }
+func (f *Flight) LandPart(j *Job, p *httpcall.Part) { f.land(j, p.Response, &p.Outcome) }
 
 // land notes a response and its outcome. If judged is nil, land judges the response itself.
-func (j *Job) land(f *Flight, r httpcall.Response, judged *httpcall.Outcome) {
+func (f *Flight) land(j *Job, r httpcall.Response, judged *httpcall.Outcome) {
 	if _, crashed := r.Err.(*Crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
 		return
 	}
@@ -77,13 +77,13 @@ func (j *Job) land(f *Flight, r httpcall.Response, judged *httpcall.Outcome) {
 	}
 	out := *judged
 	a := noted(r, out)
-	a.Limits, a.Taken, a.Paid = j.Terms.Limits, j.Taken, j.Paid
+	a.Limits, a.Taken, a.Paid = j.Terms.Limits, j.Bill.Taken, j.Bill.Paid
 	if out.Verdict == httpcall.Delivered {
 		most := min(int64(len(a.Body)), j.Terms.API.MaxResult)
 		a.Body, a.More = a.Body[:most], a.More || most < int64(len(a.Body))
 	}
 	for i := range min(len(j.Terms.API.Rules.Shared), 64) {
-		if slices.Contains(j.Unsettled, j.Terms.API.Rules.Shared[i].Name) {
+		if slices.Contains(j.Bill.Unsettled, j.Terms.API.Rules.Shared[i].Name) {
 			a.Unsettled |= 1 << i
 		}
 	}
@@ -144,21 +144,21 @@ func OutcomeOf(a *recorder.Answer) httpcall.Outcome {
 // limits have changed since, it charges the units that the call was estimated to cost.
 func (j *Job) ChargeAgain(a *recorder.Answer) {
 	j.Charge()
-	j.Paid, j.Noted = a.Paid, true
+	j.Bill.Paid, j.Bill.Noted = a.Paid, true
 	if a.Limits != j.Terms.Limits {
 		return
 	}
-	j.Taken = a.Taken
+	j.Bill.Taken = a.Taken
 	for i := range min(len(j.Terms.API.Rules.Shared), 64) {
 		if a.Unsettled&(1<<i) != 0 {
-			j.Unsettled = append(j.Unsettled, j.Terms.API.Rules.Shared[i].Name)
+			j.Bill.Unsettled = append(j.Bill.Unsettled, j.Terms.API.Rules.Shared[i].Name)
 		}
 	}
 }
 
 // Charge charges the call of an ended process the units and the price of the job's own estimates.
 func (j *Job) Charge() {
-	j.Taken, j.Paid = nil, j.Terms.API.Price // if the job's costs cannot be read
+	j.Bill.Taken, j.Bill.Paid = nil, j.Terms.API.Price // if the job's costs cannot be read
 	var t Toll
 	var err error
 	toll := j.Terms.Toll
@@ -166,7 +166,7 @@ func (j *Job) Charge() {
 		toll = j.Terms.TollBehind
 	}
 	if c := Contained(func() { t, err = toll(j.Message) }); c == nil && err == nil {
-		j.Taken, j.Paid, j.Estimates = t.Costs, t.Price, t.Costs
+		j.Bill.Taken, j.Bill.Paid, j.Bill.Estimates = t.Costs, t.Price, t.Costs
 	}
 }
 
@@ -222,10 +222,10 @@ func (j *Job) Identity(began time.Time) string {
 
 // Price returns the price of a job's last call.
 func (j *Job) Price() int64 {
-	if j.Lost != nil && !j.Noted {
+	if j.Lost != nil && !j.Bill.Noted {
 		return j.Lost.Price
 	}
-	return j.Paid
+	return j.Bill.Paid
 }
 
 // Lose notes that a job's last call, whose intent is i, is lost unless its result is found.

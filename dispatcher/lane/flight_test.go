@@ -40,10 +40,10 @@ func TestNotedOperation(t *testing.T) {
 func TestNotedCallTellsItsEstimates(t *testing.T) {
 	api := &httpcall.API{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "tokens", Cost: ingest.Units(4), Rate: &bucket.Rate{}}}}}
 	j := &Job{Terms: &Terms{API: api, Limits: 7}, Message: &ingest.Job{}}
-	if j.ChargeAgain(&recorder.Answer{Limits: 7, Taken: []int64{9}}); !slices.Equal(j.Low(), []int64{4}) {
-		t.Errorf("the call took %v, and its job was estimated at %v", j.Taken, j.Low())
+	if j.ChargeAgain(&recorder.Answer{Limits: 7, Taken: []int64{9}}); !slices.Equal(j.Bill.Low(), []int64{4}) {
+		t.Errorf("the call took %v, and its job was estimated at %v", j.Bill.Taken, j.Bill.Low())
 	}
-	if j.Charge(); j.Low() != nil {
-		t.Errorf("a call of which nothing is known was estimated at %v", j.Low())
+	if j.Charge(); j.Bill.Low() != nil {
+		t.Errorf("a call of which nothing is known was estimated at %v", j.Bill.Low())
 	}
 }

@@ -136,8 +136,8 @@ func (b *IntentBatch) storeIntents() {
 			mark := &IntentMark{Seq: seq, Users: len(wanted)}
 			for i, one := range wanted {
 				if j := one.t; err == nil {
-					j.Intended, j.IntendedBy, j.IntendedAs = intents[i].Call, j.Terms, intents[i].Idempotency
-					j.Intents = append(j.Intents, mark)
+					j.Announced.Call, j.Announced.By, j.Announced.As = intents[i].Call, j.Terms, intents[i].Idempotency
+					j.Announced.Marks = append(j.Announced.Marks, mark)
 					if one.stored != nil {
 						w.MadeLocked(j)
 					}
@@ -167,12 +167,12 @@ func (b *IntentBatch) storeIntents() {
 func (j *Job) Intent(call int) queue.Intent {
 	api := j.Terms.API
 	identity := j.Identity(j.Part.W.WallNow())
-	if j.Intended == call && (j.In == nil || deadletter.SameKey(j.IntendedAs, identity)) {
-		identity = j.IntendedAs
+	if j.Announced.Call == call && (j.In == nil || deadletter.SameKey(j.Announced.As, identity)) {
+		identity = j.Announced.As
 	}
 	return queue.Intent{
 		Seq: j.Seq, Call: call, Deaths: j.Deaths,
-		Idempotency: identity, Timeout: api.Timeout, Price: j.Reserved, Target: api.Target(),
+		Idempotency: identity, Timeout: api.Timeout, Price: j.Bill.Reserved, Target: api.Target(),
 		Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key), Entry: j.Entry.ID(),
 		Pack: j.In,
 	}
@@ -190,11 +190,24 @@ func (b *IntentBatch) intentFailed(err error) {
 
 // DropIntentsLocked releases a job's intents. It deletes each message that no other job needs.
 func (j *Job) DropIntentsLocked() {
-	for _, mark := range j.Intents {
-		if mark.Users--; mark.Users == 0 && !j.Part.Lost.Load() {
-			j.Part.Bucket.Discard(mark.Seq)
+	j.Announced.drop(j.Part)
+	j.Entry.LetGo()
+}
+
+// Announced is what the intents of one job say that are stored in its partition's stream. The lane's lock guards it.
+type Announced struct {
+	Marks []*IntentMark // their messages
+	Call  int           // the number of the call that the newest one announces, 0 for none
+	By    *Terms        // the terms stored in the newest one
+	As    string        // the identity of the key that its call carries
+}
+
+// drop forgets the intents, and deletes each message that no other job needs.
+func (a *Announced) drop(p *Owned) {
+	for _, mark := range a.Marks {
+		if mark.Users--; mark.Users == 0 && !p.Lost.Load() {
+			p.Bucket.Discard(mark.Seq)
 		}
 	}
-	j.Intents, j.Intended, j.IntendedBy, j.IntendedAs = nil, 0, nil, ""
-	j.Entry.LetGo()
+	*a = Announced{}
 }

@@ -98,15 +98,15 @@ func lateBounds() []float64 {
 
 // Observe records a measurement of a job. If the job's trace is recorded, the trace is the measurement's exemplar.
 func Observe(o prometheus.Observer, seconds float64, j *Job) {
-	if id := j.recordedTrace(); id != "" {
+	if id := recordedTrace(j); id != "" {
 		o.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": id})
 		return
 	}
 	o.Observe(seconds)
 }
 
-// recordedTrace returns the id of the job's trace, "" if it is not recorded.
-func (j *Job) recordedTrace() string {
+// recordedTrace returns the id of a job's trace, "" if it is not recorded.
+func recordedTrace(j *Job) string {
 	if j.Traced.Recorded() {
 		return j.Traced.TraceID()
 	}

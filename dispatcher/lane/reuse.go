@@ -56,7 +56,7 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 		if leader, leads := e.jobs.Leader(s); leads && leader != j && e.jobs.Wait(j, s) {
 			j.DropIntentsLocked()
 			j.Orders = nil
-			l.Sched.Await(j.Job, leader.nameFor(j))
+			l.Sched.Looked(j.Job, schedule.Look{Awaits: leader.nameFor(j)})
 			return nil, true
 		}
 		if ahead {
@@ -64,7 +64,7 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 		}
 	}
 	if ahead {
-		l.Sched.Looked(j.Job)
+		l.Sched.Looked(j.Job, schedule.Look{})
 	} else if !e.jobs.Lead(j, s) {
 		e.jobs.Leave(j)
 	}
@@ -131,8 +131,8 @@ func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	if q == nil || l.Equals == nil {
 		return
 	}
-	paused := l.Sched.IsPaused(q)
-	if !paused && (!l.Equals.Rule.AcrossKeys || l.Sched.Callable(q, l.Now()) <= l.Now().Add(retryAwaited)) {
+	paused := l.Sched.Holds.IsPaused(q)
+	if !paused && (!l.Equals.Rule.AcrossKeys || l.Sched.At(l.Now()).Callable(q) <= l.Now().Add(retryAwaited)) {
 		return
 	}
 	for t := range q.Idle {

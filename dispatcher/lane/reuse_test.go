@@ -88,8 +88,11 @@ func TestWhoseAnswersAreGivenAgain(t *testing.T) {
 func TestWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	const now = bucket.Micros(1_800_000_000_000_000)
-	pause := func(l *Lane, j *Job) { l.Sched.Pause(j.Queue.Key, schedule.Pause{}); l.LeaveIdleLocked(j.Queue) }
-	hold := func(l *Lane, j *Job) { l.Sched.Hold(j.Queue, now.Add(time.Hour), "429"); l.LeaveIdleLocked(j.Queue) }
+	pause := func(l *Lane, j *Job) { l.Sched.Holds.Pause(j.Queue.Key, schedule.Pause{}); l.LeaveIdleLocked(j.Queue) }
+	hold := func(l *Lane, j *Job) {
+		l.Sched.Holds.Hold(j.Queue, now.Add(time.Hour), "429")
+		l.LeaveIdleLocked(j.Queue)
+	}
 	for _, c := range []struct {
 		what  string
 		after func(l *Lane, leader *Job)
@@ -108,7 +111,7 @@ func TestWhatJobsWaitFor(t *testing.T) {
 		{"is soon called again, by a key that is held", func(l *Lane, j *Job) { l.RestLocked(j, now); hold(l, j) }, false},
 		{"is to be called again by a slow key", func(l *Lane, j *Job) { j.Queue.TAT = now.Add(time.Hour); l.RestLocked(j, now) }, false},
 		{"is to be called again by a key with operations in all its slots", func(l *Lane, j *Job) {
-			l.Sched.KeepSlot(&schedule.Job{Queue: j.Queue})
+			l.Sched.Pipe.KeepSlot(&schedule.Job{Queue: j.Queue})
 			l.RestLocked(j, now)
 		}, false},
 		{"asks something else now", func(l *Lane, j *Job) { l.CompareLocked(j, reuse.Sum{1}) }, false},

@@ -59,9 +59,3 @@ func roundly(d time.Duration) string {
 	}
 	return d.Round(time.Second).String()
 }
-
-// Overdrawn says which budget was used up when the job needed it.
-func (j *Job) Overdrawn() string { return "the budget " + j.Refused + " is spent" }
-
-// Impassable says which limit a job can never pass.
-func (j *Job) Impassable() string { return "its cost can never pass limit " + j.Refused }

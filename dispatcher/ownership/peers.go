@@ -52,6 +52,10 @@ func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
 	first := !o.complete && !o.seenAgain(claimName(p))
 	o.noteAgain(claimName(p))
 	h := o.held[p]
+	if h == nil && c.owner == o.self {
+		h = &holding{}
+		o.held[p] = h // so that plan releases it, or takes it
+	}
 	instead := h != nil && c.owner != o.self && h.replaced < c.revision && c.revision <= h.revision
 	if first || instead || c.revision > o.claims[p].revision {
 		o.claims[p] = c

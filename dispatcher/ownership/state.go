@@ -42,6 +42,7 @@ type state struct {
 	claims   map[lease.PartitionID]ownerClaim
 	held     map[lease.PartitionID]*holding
 	targets  map[lease.PartitionID]string // the session that should own each partition; nil: must be computed again
+	own      []lease.PartitionID          // the partitions that targets gives to this replica
 	again    map[string]struct{}          // keys that the present watch has shown while it was not complete
 
 	renewed time.Time // this replica's last renewal
@@ -146,7 +147,7 @@ func (o *state) plan(now time.Time) []action {
 	}
 	actions := o.expelDead(now)
 	targets := o.aim()
-	for _, p := range o.partitions() {
+	for _, p := range o.concerned() {
 		if d, ok := o.next(p, targets[p] == o.self && !o.leaving, now); ok {
 			actions = append(actions, d)
 		}
@@ -163,10 +164,25 @@ func (o *state) partitions() []lease.PartitionID {
 			all = append(all, lease.PartitionID{API: api, Number: p})
 		}
 	}
-	slices.SortFunc(all, func(a, b lease.PartitionID) int {
-		return cmp.Or(cmp.Compare(a.API, b.API), cmp.Compare(a.Number, b.Number))
-	})
+	slices.SortFunc(all, comparePartitions)
 	return all
+}
+
+// concerned returns the partitions for which there may be something to do, in order: those that this replica should
+// own, and those that it holds or has held. A fleet may have a hundred times as many.
+func (o *state) concerned() []lease.PartitionID {
+	all := slices.Clone(o.own)
+	for p := range o.held {
+		if p.Number < o.apis[p.API] {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, comparePartitions)
+	return slices.Compact(all)
+}
+
+func comparePartitions(a, b lease.PartitionID) int {
+	return cmp.Or(cmp.Compare(a.API, b.API), cmp.Compare(a.Number, b.Number))
 }
 
 // aim returns the session of the member that should own each partition. Only members that dispatch an api and stay get
@@ -175,11 +191,14 @@ func (o *state) aim() map[lease.PartitionID]string {
 	if o.targets != nil {
 		return o.targets
 	}
-	o.targets = map[lease.PartitionID]string{}
+	o.targets, o.own = map[lease.PartitionID]string{}, nil
 	for api, n := range o.apis {
 		sessions, names := o.takers(api, n)
-		for p, owner := range divide(api, n, names) {
-			o.targets[lease.PartitionID{API: api, Number: p}] = sessions[owner]
+		for number, owner := range divide(api, n, names) {
+			p := lease.PartitionID{API: api, Number: number}
+			if o.targets[p] = sessions[owner]; sessions[owner] == o.self {
+				o.own = append(o.own, p)
+			}
 		}
 	}
 	return o.targets
@@ -195,15 +214,19 @@ func (o *state) takers(api string, n int) (sessions, names []string) {
 		}
 		sessions, names = append(sessions, session), append(names, name)
 	}
-	if !o.leaving {
-		take(o.self, o.name, o.members[o.self]) // even if the watch does not show it just now
+	all := slices.Collect(maps.Keys(o.members))
+	if o.members[o.self] == nil {
+		all = append(all, o.self) // even if the watch does not show it just now
 	}
-	for _, session := range slices.Sorted(maps.Keys(o.members)) {
+	slices.Sort(all) // the same order at every replica: divide prefers the first of two that have the same name
+	for _, session := range all {
 		m := o.members[session]
-		if session == o.self || m.Leaving || m.Partitions[api] != n {
-			continue
+		switch {
+		case session == o.self && !o.leaving:
+			take(session, o.name, m)
+		case session != o.self && !m.Leaving && m.Partitions[api] == n:
+			take(session, m.Instance, m)
 		}
-		take(session, m.Instance, m)
 	}
 	if len(cut) == 0 || len(cut) == len(sessions) {
 		return sessions, names

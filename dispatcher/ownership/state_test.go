@@ -1,12 +1,16 @@
 package ownership
 
 import (
+	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"weir/bucket/lease"
 	"weir/dispatcher/internal/seeds"
+
+	"pgregory.net/rapid"
 )
 
 // TestSimulationOfOwnership checks that, whatever happens to replicas, clocks and messages, no two replicas may
@@ -367,6 +371,91 @@ func TestLeftToOthers(t *testing.T) {
 	} {
 		if got := share(c.cutOff...); got != c.want {
 			t.Errorf("%s: it is to own %d of %d, not %d", c.what, got, n, c.want)
+		}
+	}
+}
+
+// TestAllPlanAlike checks that replicas that know the same members give each partition to the same session, and that
+// each replica takes exactly the partitions that the others leave to it. Two replicas may have the same name, by
+// mistake or because a process has just followed another.
+func TestAllPlanAlike(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	rapid.Check(t, func(t *rapid.T) {
+		apis := map[string]int{}
+		for i := range rapid.IntRange(1, 3).Draw(t, "apis") {
+			apis["api-"+strconv.Itoa(i)] = rapid.IntRange(1, 32).Draw(t, "partitions")
+		}
+		members := map[string]*lease.Member{}
+		sessions := rapid.SliceOfNDistinct(rapid.StringMatching("[a-z]{3}"), 1, 8, rapid.ID).Draw(t, "sessions")
+		for _, session := range sessions {
+			m := &lease.Member{
+				Instance:   rapid.StringMatching("weir-[0-5]").Draw(t, "name"),
+				Partitions: apis, Leaving: rapid.IntRange(0, 5).Draw(t, "leaves") == 0,
+			}
+			if rapid.IntRange(0, 3).Draw(t, "cut off") == 0 {
+				m.CutOff = []string{"api-0"}
+			}
+			members[session] = m
+		}
+		var aims map[lease.PartitionID]string
+		owners := map[lease.PartitionID]string{}
+		for _, self := range sessions {
+			o := newState(self, members[self].Instance, now)
+			o.dispatches(apis)
+			for i, session := range rapid.Permutation(sessions).Draw(t, "seen") {
+				o.see(lease.Sighting{Session: session, Member: members[session], Revision: uint64(10 + i)}, now)
+			}
+			if members[self].Leaving {
+				o.leave()
+			}
+			o.see(lease.Sighting{}, now)
+			got := o.aim()
+			if aims == nil {
+				aims = got
+			}
+			if !maps.Equal(got, aims) {
+				t.Fatalf("%s and %s divide differently:\n%v\n%v", self, sessions[0], got, aims)
+			}
+			for _, p := range o.own {
+				if by, twice := owners[p]; twice {
+					t.Fatalf("%s and %s take %s", by, self, p)
+				}
+				owners[p] = self
+			}
+		}
+		if !maps.Equal(owners, aims) {
+			t.Fatalf("taken: %v, divided: %v", owners, aims)
+		}
+	})
+}
+
+// TestOwnClaimIsReleased checks that a replica releases a partition that another replica should own, if the registry
+// shows a claim under its own session.
+func TestOwnClaimIsReleased(t *testing.T) {
+	const n = 2
+	now, apis := time.Unix(1_700_000_000, 0), map[string]int{"a": n}
+	for mine := range n {
+		p := lease.PartitionID{API: "a", Number: mine}
+		o := newState("s0", "weir-0", now)
+		o.dispatches(apis)
+		for i, session := range []string{"s0", "s1"} {
+			m := lease.Member{Instance: "weir-" + session[1:], Partitions: apis}
+			o.see(lease.Sighting{Session: session, Member: &m, Revision: uint64(10 + i)}, now)
+		}
+		o.see(lease.Sighting{Partition: &p, Owner: "s0", Revision: 20}, now)
+		o.see(lease.Sighting{}, now)
+		want := actionRelease
+		if o.aim()[p] == "s0" {
+			want = actionClaim // again, with a revision that this replica knows
+		}
+		got := actionExpel
+		for _, d := range o.plan(now) {
+			if d.part == p {
+				got = d.do
+			}
+		}
+		if got != want {
+			t.Errorf("for %s it does %d, want %d", p, got, want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (w *Poller) BeginLocked(j *lane.Job) {
 	now := w.Now()
 	due := now
 	if o := w.Terms.API.Operation; o != nil {
-		due = max(now, w.Sched.Own(bucket.MicrosOf(j.Operation.Started)).Add(o.Every))
+		due = max(now, w.Sched.Queues.Own(bucket.MicrosOf(j.Operation.Started)).Add(o.Every))
 		due = min(due, now.Add(o.Every)) // the wall clock may have been set
 	}
 	w.agenda.add(&poll{job: j}, due)
@@ -231,7 +231,7 @@ func (w *Poller) again(p *poll, rest time.Duration) {
 	}
 	now := w.Now()
 	due := now.Add(rest)
-	if over := w.Sched.Own(j.Operation.Until); over > now {
+	if over := w.Sched.Queues.Own(j.Operation.Until); over > now {
 		due = min(due, over)
 	}
 	if j.IsCancelled() && !p.recalled { // it was cancelled during the poll

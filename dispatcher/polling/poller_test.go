@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
@@ -73,7 +75,7 @@ func newPolling(t *testing.T, until time.Duration) *polling {
 // does not end before the api was asked once more.
 func TestPausedOperationWaits(t *testing.T) {
 	w := newPolling(t, -time.Hour)
-	w.Sched.Pause("", schedule.Pause{})
+	w.Sched.Holds.Pause("", schedule.Pause{})
 	w.poll(t.Context(), t.Context(), &poll{job: w.job}, w.Terms)
 	if w.asks.Load() != 0 || len(w.agenda.waiting) != 1 || !w.job.IsPolled() {
 		t.Errorf("%d polls, %d wait", w.asks.Load(), len(w.agenda.waiting))
@@ -102,6 +104,28 @@ func TestLastPolls(t *testing.T) {
 	}
 	if !p.isGivenUp(httpcall.StillUnknown) {
 		t.Error("it is polled for ever")
+	}
+}
+
+// TestDoneInTheLastPoll checks that an operation that is done when its time is over ends its job, and is not polled again.
+func TestDoneInTheLastPoll(t *testing.T) {
+	w := newPolling(t, -time.Hour)
+	registry, err := lease.OpenRegistry(t.Context(), natstest.JetStream(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.job.Part.Lease, err = registry.Join(t.Context(), lease.Member{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.job.Part.Lease.End(t.Context()); err != nil { // the end cannot be stored
+		t.Fatal(err)
+	}
+	w.job.Message = &ingest.Job{}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	w.heed(t.Context(), stopped, &poll{job: w.job}, w.Terms, answer{httpcall.Response{Status: http.StatusOK}, httpcall.OperationDone, ""})
+	if w.job.IsPolled() || len(w.agenda.waiting) != 0 {
+		t.Errorf("the job is polled: %v, %d wait", w.job.IsPolled(), len(w.agenda.waiting))
 	}
 }
 

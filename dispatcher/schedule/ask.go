@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
+	"weir/dispatcher/schedule/turns"
 )
 
 // maxAsks bounds the slots that one round trip asks a store for.
-const maxAsks = 64
+const maxAsks = turns.MostInRow
 
 // ask asks for slots for the queue's ready jobs of the priorities in may. It returns when the schedule must look at the
 // queue again.
@@ -17,15 +19,16 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	s.unstick(q)
 	now := s.now
 	free, again := q.free(now)
-	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // asking and granted jobs touch q later
-		again = min(again, q.newest().Add(LongWait))
+	// Asking and granted jobs touch q later.
+	if free <= 0 && q.Jobs.count(ready) > 0 && q.Jobs.count(asking, granted) == 0 {
+		again = min(again, q.Jobs.newest().Add(limits.LongWait))
 	}
 	var jobs []*Job
 	slow := s.isSlow(q, free)
 	var over classSet    // the priorities for which no further job can ask
 	var awaited classSet // the priorities for which only jobs that were called before can ask
 	for _, j := range q.Jobs {
-		if s.awaitsAnswer(j) {
+		if j.awaitsAnswer(s.policy.Reuse) {
 			awaited = awaited.with(j.Priority)
 			continue
 		}
@@ -63,7 +66,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 			over = over.with(j.Priority)
 			continue
 		}
-		if q.waits.classes == nil && int64(len(jobs)) >= min(free, maxAsks) {
+		if !q.waits.IsMixed() && int64(len(jobs)) >= min(free, maxAsks) {
 			break
 		}
 		jobs = append(jobs, j)
@@ -71,7 +74,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	if len(jobs) == 0 || free <= 0 {
 		return again
 	}
-	if hold := s.holds.of(q); hold > now {
+	if hold := s.Holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
 	// A queue that took a turn before it can ask would pass the turn on and take it again without end.
@@ -94,14 +97,14 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 		j.Phase = asking
 		s.Pipe.exit.enter(j)
 	}
-	own := q.seatOf(turn)
-	s.turns.of(turn).take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
+	service := s.Shared.ServiceTime(jobs[0].Costs)
+	s.turns.Take(q, turn, service, len(jobs))
 	ask := bucket.Ask{
 		Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead,
-		Tenant: own.tenant.name, Priority: turn, Service: bucket.Micros(s.Shared.serviceAtStore(jobs[0].Costs, own.lastService)),
+		Tenant: q.seats.Tenant(turn), Priority: turn, Service: bucket.Micros(s.Shared.ServiceAtStore(jobs[0].Costs, service)),
 	}
 	if q.cold {
-		ask.Floor = s.Floor(q)
+		ask.Floor = s.At(s.now).Floor(q)
 	}
 	s.fx.Asks = append(s.fx.Asks, ask)
 	s.fx.asked = append(s.fx.asked, jobs)
@@ -113,13 +116,13 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 // limits. Otherwise the shared turns would decide which calls of a slow key are made: if other keys have only high
 // jobs, the low jobs would get all calls of this key.
 func (s *step) isSlow(q *KeyQueue, free int64) bool {
-	return q.waits.classes != nil && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
+	return q.waits.IsMixed() && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
 }
 
 // ownTurns gives each job that has no slot the turn of its own priority, unless its key is slow. Otherwise jobs of one
 // priority would take turns of other priorities too, and overtake each other.
 func (s *step) ownTurns(q *KeyQueue) {
-	if free, _ := q.free(s.now); q.waits.classes == nil || s.isSlow(q, free) {
+	if free, _ := q.free(s.now); !q.waits.IsMixed() || s.isSlow(q, free) {
 		return
 	}
 	for _, j := range q.Jobs {
@@ -135,27 +138,27 @@ func (s *step) ownTurns(q *KeyQueue) {
 // wait to ask, this queue needs a turn of a priority of which it has jobs. If it has none, it waits for a turn of each
 // such priority.
 func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
-	several := q.waits.classes != nil
-	may := !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
+	several := q.waits.IsMixed()
+	may := !s.Pipe.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
 	for rest := jobs; len(rest) > 0; rest = without(rest, turn) {
 		next := rest[0]
 		if several {
-			if i := slices.IndexFunc(rest, func(j *Job) bool { return j.seat().hasTurn }); i >= 0 {
+			if i := slices.IndexFunc(rest, func(j *Job) bool { return q.seats.State(j.turn).HasTurn }); i >= 0 {
 				next = rest[i]
 			}
 		}
 		turn = next.turn
-		if may && (s.turns.asking() == 0 || next.seat().hasTurn) {
+		if may && (s.turns.Asking() == 0 || q.seats.State(next.turn).HasTurn) {
 			switch {
 			case slow:
 				jobs[0].turn, next.turn = turn, jobs[0].turn
 				return jobs[:1], turn
-			case s.turns.inRow(q, turn) > 0:
+			case s.turns.InRow(q, turn) > 0:
 				return only(jobs, turn), turn
 			}
 			return run(jobs[slices.Index(jobs, next):]), turn
 		}
-		if s.turns.of(turn).wait(q); !several {
+		if s.turns.Wait(q, turn); !several {
 			break
 		}
 	}
@@ -191,12 +194,12 @@ const plentyAfter = time.Second
 // While several priorities wait, a queue asks for as many calls as its priority may make before the next turn of
 // another one. Otherwise the priorities would share a round of several grants evenly, whatever their weights.
 func (s *step) turn(q *KeyQueue, jobs []*Job) int {
-	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.inRow(q, jobs[0].turn)
+	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.InRow(q, jobs[0].turn)
 	if row > 0 {
 		most = min(most, row)
 	}
 	switch {
-	case s.holds.slow(q), s.replica.any():
+	case s.Holds.slow(q), s.gate.replica.Any():
 		return 1
 	case len(s.Shared) == 0:
 		return most
@@ -205,7 +208,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 		for _, asked := range s.fx.asked {
 			left -= len(asked)
 		}
-		most = min(most, left/(s.turns.waiting()+len(s.agenda.active)+1))
+		most = min(most, left/(s.turns.Waiting()+len(s.Queues.active)+1))
 	case row == 0:
 		return 1
 	}
@@ -219,27 +222,154 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 // mayAsk reports whether the governors and the replica's own limits let a queue ask for slots for jobs. If they do not,
 // the queue waits in line, or mayAsk returns when the schedule must look at the queue again.
 func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) {
-	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
+	s.Holds.relax(q, s.policy.Retry.Adaptive, s.now)
 	if q.brake.governor != nil {
-		if q.count(asking, granted) > 0 {
+		if q.Jobs.count(asking, granted) > 0 {
 			return Never, false // one at a time: its call will touch the queue
 		}
 		if at := q.brake.earliest(); at > s.now {
 			return at, false
 		}
 	}
-	slow, may := s.holds.governor.slows(), s.mayAskReplica()
+	slow, may := s.Holds.governor.slows(), s.mayAskReplica()
 	if !slow && may {
 		return 0, true
 	}
-	if at := s.holds.governor.earliest(); slow && at > s.now {
+	if at := s.Holds.governor.earliest(); slow && at > s.now {
 		s.gate.shut(slowed, max(s.gate.opens, at))
 	}
 	if s.gate.isShut(s.now) || len(s.fx.Asks) > 0 {
 		for _, j := range jobs {
-			s.turns.of(j.turn).wait(q)
+			s.turns.Wait(q, j.turn)
 		}
 		return Never, false
 	}
 	return 0, true
+}
+
+// gate says when the store may be asked again for slots under shared limits, and why not earlier: a limit refused a
+// job, the api starts slowly after a hold, or the store does not answer. Queues wait for the gate by turns. A key's own
+// rate does not shut it.
+type gate struct {
+	replica limits.Replica // the limits of this process alone
+
+	opens  bucket.Micros // the store must not be asked before then
+	by     string        // the limit, or slowed or storeDown; "" after the gate was opened
+	scarce bucket.Micros // when a shared limit refused a job last; 0: never
+
+	// Jobs that a shared limit has put off for long, such as a spent budget until midnight. The store may have refused
+	// them because of a grant whose units came back just afterwards: a missed slot, or a call that took less than it
+	// had asked for.
+	putOff   bucket.Micros // the latest time that the store named; 0: no job waits that long
+	asked    bucket.Micros // when the last round of asks was sent
+	cameBack bucket.Micros // when the store last heard of units that come back
+}
+
+// shut keeps the store from being asked before a time.
+func (g *gate) shut(by string, until bucket.Micros) { g.by, g.opens = by, until }
+
+// open lets the store be asked at once.
+func (g *gate) open() { g.by, g.opens = "", 0 }
+
+// isShut reports whether the store may not be asked yet.
+func (g *gate) isShut(now bucket.Micros) bool { return g.opens > now }
+
+// isPlenty reports whether no limit has refused a job for long enough that a turn may be more than one call.
+func (g *gate) isPlenty(now bucket.Micros) bool {
+	return g.scarce == 0 || now >= g.scarce.Add(plentyAfter)
+}
+
+// takePutOff reports whether the jobs that were put off must ask again, because units came back since they asked. It
+// returns true only once for the same jobs.
+func (g *gate) takePutOff(now bucket.Micros) bool {
+	if g.putOff <= now || g.cameBack == 0 || g.cameBack < g.asked {
+		return false
+	}
+	g.putOff = 0
+	return true
+}
+
+// UnitsCameBack notes that the store now counts some grants with fewer units than they had asked for. It reports
+// whether the jobs that a shared limit has put off for long must ask again; the caller must then call AskAgain for
+// every queue.
+func (s *Schedule) UnitsCameBack(now bucket.Micros) (putOff bool) {
+	s.gate.cameBack = now
+	return s.gate.takePutOff(now)
+}
+
+// AskAgain makes a queue that a shared limit refused ask again, because the limit may open at another time than the
+// store said: its period begins at another time, or units came back.
+func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
+	if s.Queues.byKey[q.Key] != q {
+		return // it has been dropped since
+	}
+	if s.Shared.Have(s.gate.by) {
+		s.gate.open()
+	}
+	q.Jobs.rouse(now)
+	s.Queues.Touch(q)
+}
+
+// PermitFreed lets the store be asked at once if a limit on calls in flight has shut the gate. The store may have a
+// free permit of that limit again.
+func (s *Schedule) PermitFreed() {
+	if s.turns.Waiting() > 0 && s.Shared.AreInFlight(s.gate.by) {
+		s.gate.opens = 0
+	}
+}
+
+// mayAskReplica reports whether this replica's own limits let the schedule ask for one call. If a limit is used up, it
+// shuts the gate until the limit opens.
+func (s *step) mayAskReplica() bool {
+	if !s.gate.replica.Any() {
+		return true
+	}
+	if at, limit := s.gate.replica.Opens(s.now, s.Pipe.underWay(), 0); at > s.now {
+		if at > s.gate.opens {
+			s.gate.shut(limit, at)
+		}
+		return false
+	}
+	return len(s.fx.Asks) == 0
+}
+
+// TakeReplica counts an inquiry in this replica's own limits and returns 0. until is the latest time of the inquiry's
+// slot. If the limits do not let the inquiry pass, TakeReplica counts nothing. It then returns when they will, and the
+// name of the limit that opens last. The caller must call EndReplica when the inquiry has ended or was not made. A call
+// for which a job has asked the store goes first.
+func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limit string) {
+	if at, limit = s.gate.replica.Opens(now, s.Pipe.underWay(), s.store.rounds); at > now {
+		return at, limit
+	}
+	s.gate.replica.Begin(until, now)
+	return 0, ""
+}
+
+// EndReplica ends an inquiry that TakeReplica counted with this until. sent says whether it was sent. EndReplica
+// reports whether jobs may ask for slots again.
+func (s *Schedule) EndReplica(until bucket.Micros, sent bool) (more bool) {
+	if s.gate.replica.End(until, sent); sent {
+		return s.gate.freed()
+	}
+	return s.gate.gaveBack()
+}
+
+// freed opens the gate if this replica's own limit of calls at once has shut it, because that limit may have room
+// again. It reports whether the limit had shut it.
+func (g *gate) freed() bool {
+	if _, inFlight := g.replica.Has(g.by); g.opens == 0 || !inFlight {
+		return false
+	}
+	g.opens = 0
+	return true
+}
+
+// gaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them. It
+// reports whether one of them had.
+func (g *gate) gaveBack() bool {
+	if is, _ := g.replica.Has(g.by); g.opens == 0 || !is {
+		return false
+	}
+	g.opens = 0
+	return true
 }

@@ -9,261 +9,7 @@ import (
 	"unsafe"
 
 	"weir/bucket"
-	"weir/dispatcher/internal/seeds"
 )
-
-// lane names the jobs of one priority of a key.
-type lane struct {
-	key string
-	of  bucket.Priority
-}
-
-// priorities draws the priorities of a simulation's jobs, independently of the simulation's other draws.
-type priorities struct {
-	rnd     *rand.Rand // nil: all are normal
-	of      map[uint64]bucket.Priority
-	weights bucket.Weights
-	follow  *follower  // checks the order of the calls; nil: nothing does
-	started func(*Job) // is told of every first call; may be nil
-}
-
-func newPriorities(seed uint64) priorities {
-	p := priorities{of: map[uint64]bucket.Priority{}}
-	if seed%5 >= 3 {
-		p.rnd = rand.New(rand.NewPCG(seed, 4))
-		p.weights = someWeights(p.rnd)
-	}
-	return p
-}
-
-func someWeights(rnd *rand.Rand) bucket.Weights {
-	return []bucket.Weights{{}, {High: 1, Normal: 1, Low: 1}, {High: 100, Normal: 10, Low: 1}, {High: 7, Normal: 5, Low: 3}, {High: 1, Normal: 2, Low: 8}}[rnd.IntN(5)]
-}
-
-// priority draws the priority of a job that comes now, or that is read again.
-func (p *priorities) priority(seq uint64) bucket.Priority {
-	if of, known := p.of[seq]; known || p.rnd == nil {
-		return of
-	}
-	p.of[seq] = bucket.Priorities[p.rnd.IntN(len(bucket.Priorities))]
-	return p.of[seq]
-}
-
-// start notes the first call of a job.
-func (p *priorities) start(j *Job) {
-	if p.follow != nil {
-		p.follow.started(lane{j.Queue.Key, j.Priority}, j.Seq)
-	}
-	if p.started != nil {
-		p.started(j)
-	}
-}
-
-// follower checks the order of all first calls of a simulation, while jobs of every priority wait.
-type follower struct {
-	weights bucket.Weights
-	keys    int // that share the calls of a priority
-	calls   int // that started
-	in      map[lane]int
-	waiting map[bucket.Priority]int
-	latest  map[uint64]float64 // of each job that waits: the number of the call that must be its own at the latest
-	early   map[uint64]bool    // jobs of the span that were prepared before it began
-	missed  [3]float64         // what one of a pair took in turns that the other missed
-	ahead   [3]float64         // how far one of a pair is ahead of the other in the span, and what it was least and most
-	least   [3]float64
-	most    [3]float64
-	bad     []string
-}
-
-// pairs are the pairs of priorities.
-var pairs = [3][2]bucket.Priority{{bucket.High, bucket.Normal}, {bucket.High, bucket.Low}, {bucket.Normal, bucket.Low}}
-
-func (f *follower) allWait() bool {
-	return f.waiting[bucket.High] > 0 && f.waiting[bucket.Normal] > 0 && f.waiting[bucket.Low] > 0
-}
-
-// begin begins a span in which jobs of every priority wait. early are the jobs that are prepared already.
-func (f *follower) begin(early map[uint64]bool) {
-	f.early, f.missed, f.ahead, f.least, f.most = early, [3]float64{}, [3]float64{}, [3]float64{}, [3]float64{}
-}
-
-// came notes a job that waits from now on, and the latest call that its weight allows it to be. While the jobs before
-// it in its key and priority are called, in turn with other keys, the other priorities have their parts of the calls.
-func (f *follower) came(l lane, seq uint64, staged map[uint64]bool) {
-	before := f.allWait()
-	f.waiting[l.of]++
-	f.in[l]++
-	if !before && f.allWait() {
-		f.begin(staged)
-	}
-	sum := 0.0
-	for _, p := range bucket.Priorities {
-		sum += float64(f.weights.Of(p))
-	}
-	turns := float64((f.in[l] + 1) * f.keys)
-	f.latest[seq] = float64(f.calls+len(staged)) + turns*sum/float64(f.weights.Of(l.of)) + 3
-}
-
-// started notes a first call. In any span in which all priorities wait, each has the part of the calls that its weight
-// gives it, to within one call.
-//
-// Calls that were prepared before the span may start in it, ahead of a priority that has come since. That priority has
-// missed these turns, and makes up for them afterwards (shares): between two calls of another priority it makes the
-// calls that it missed and those of its own part. So the bound is larger by the prepared calls of the other one.
-func (f *follower) started(l lane, seq uint64) {
-	f.calls++
-	if last := f.latest[seq]; float64(f.calls) > last {
-		f.bad = append(f.bad, fmt.Sprintf("the %s job %d had call %d; the last that it should have waited for is %.1f", l.of, seq, f.calls, last))
-	}
-	delete(f.latest, seq)
-	f.in[l]--
-	if f.waiting[l.of]--; !f.allWait() {
-		return
-	}
-	early := f.early[seq]
-	for i, pair := range pairs {
-		a, b := 1/float64(f.weights.Of(pair[0])), 1/float64(f.weights.Of(pair[1]))
-		switch l.of {
-		case pair[0]:
-			f.ahead[i] += a
-			if early {
-				f.missed[i] += a
-			}
-		case pair[1]:
-			f.ahead[i] -= b
-			if early {
-				f.missed[i] += b
-			}
-		}
-		f.least[i], f.most[i] = min(f.least[i], f.ahead[i]), max(f.most[i], f.ahead[i])
-		if off := f.most[i] - f.least[i]; off > a+b+f.missed[i]+1e-3 {
-			f.bad = append(f.bad, fmt.Sprintf("while all waited, %s and %s were %.3f off their weights at call %d; %.3f are one call of each, %.3f were missed",
-				pair[0], pair[1], off, f.calls, a+b, f.missed[i]))
-			f.begin(nil)
-		}
-	}
-}
-
-// slip is a planted mistake in how the priorities take turns.
-type slip int
-
-const (
-	noSlip    slip = iota
-	even           // weights do not count
-	strict         // the least urgent starves
-	backwards      // the least urgent has the weight of the most urgent
-	credited       // a priority that had no jobs has credit for that
-)
-
-// spoil returns the weights that a mistake puts in force.
-func (p slip) spoil(w bucket.Weights) bucket.Weights {
-	switch p {
-	case even:
-		return bucket.Weights{High: 3, Normal: 3, Low: 3}
-	case strict:
-		return bucket.Weights{High: 1000, Normal: 1000, Low: 1}
-	case backwards:
-		return bucket.Weights{High: w.Of(bucket.Low), Normal: w.Of(bucket.Normal), Low: w.Of(bucket.High)}
-	case noSlip, credited:
-	}
-	return w
-}
-
-// playPriorities plays one seed of keys with jobs of all priorities, and returns what is wrong. They wait for the rate
-// of their one key, or for a rate that keys share.
-func playPriorities(t testing.TB, seed uint64, plant slip, shared bool) []string {
-	rate := bucket.Rate{Count: 100, Per: time.Second, Burst: 1}
-	m := steady(t, rate)
-	m.rnd = rand.New(rand.NewPCG(seed, 5))
-	m.late, m.busy, m.deadlines = 0, 0, deadlines{}
-	f := &follower{weights: someWeights(m.rnd), keys: 1, in: map[lane]int{}, waiting: map[bucket.Priority]int{}, latest: map[uint64]float64{}}
-	m.policy.Rules.Key.Capacity = 10_000
-	if shared {
-		f.keys = 1 + m.rnd.IntN(4)
-		m.policy.Rules.Key.Rate.Count = 1000
-		m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &rate}}
-		m.openStore()
-	}
-	m.policy.Rules.Weights = plant.spoil(f.weights)
-	m.s.Adopt(m.policy)
-	m.priorities = priorities{of: map[uint64]bucket.Priority{}, follow: f}
-	for _, of := range bucket.Priorities {
-		began := m.upTo(time.Second)
-		for range 20 + 200*f.weights.Of(of)/max(f.weights.Of(bucket.High), f.weights.Of(bucket.Low)) {
-			m.jobs++
-			key, at := fmt.Sprintf("t0.k%d", m.rnd.IntN(f.keys)), began
-			if m.rnd.IntN(3) == 0 {
-				at += m.upTo(2 * time.Second)
-			}
-			m.outside(at, func() { m.arrive(lane{key, of}, plant) })
-		}
-	}
-	m.drain(m.jobs)
-	return f.bad
-}
-
-// prepared returns the jobs that are made ready, or have their slots.
-func (m *simulation) prepared() map[uint64]bool {
-	all := map[uint64]bool{}
-	for _, q := range m.s.byKey {
-		for _, j := range q.Jobs {
-			if j.Phase >= staging && j.Phase <= granted {
-				all[j.Seq] = true
-			}
-		}
-	}
-	return all
-}
-
-// arrive adds a job that comes now.
-func (m *simulation) arrive(l lane, plant slip) {
-	m.seq++
-	m.priorities.of[m.seq] = l.of
-	m.priorities.follow.came(l, m.seq, m.prepared())
-	away := m.priorities.follow.in[l] == 1
-	m.push(l.key, m.seq)
-	if plant == credited && away {
-		m.s.turns.of(l.of).merit.virtualTime = 0
-	}
-}
-
-// TestSimulationOfPriorities runs seeds of keys with jobs of all priorities, at one key's rate and at a rate that keys
-// share. In any span in which all three priorities wait, each has its weight's part of the calls, to within one call,
-// and no job waits longer than that allows.
-func TestSimulationOfPriorities(t *testing.T) {
-	for name, shared := range map[string]bool{"key": false, "shared": true} {
-		for seed := range seeds.Of(200) {
-			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
-				for _, bad := range playPriorities(t, seed, noSlip, shared) {
-					t.Error(bad)
-				}
-			})
-		}
-	}
-}
-
-// TestSimulationOfPrioritiesFindsMistakes checks that the simulation catches each planted mistake.
-func TestSimulationOfPrioritiesFindsMistakes(t *testing.T) {
-	for plant, name := range map[slip]string{
-		even: "weights do not count", strict: "the least urgent starves", backwards: "the weights are the wrong way round",
-		credited: "a priority that had no jobs has credit for that",
-	} {
-		for where, shared := range map[string]bool{"key": false, "shared": true} {
-			if plant == credited && !shared {
-				continue // a key has no such account
-			}
-			t.Run(name+"/"+where, func(t *testing.T) {
-				for seed := range uint64(20) {
-					if bad := playPriorities(t, seed, plant, shared); len(bad) > 0 {
-						t.Logf("seed %d: %s", seed, bad[0])
-						return
-					}
-				}
-				t.Error("20 seeds found nothing")
-			})
-		}
-	}
-}
 
 // TestHighJobsOfOneKeyPass checks that the high jobs of one key get the turns of their weight at a limit that many keys
 // with low jobs use up. This must hold whatever the time by which a job is made ready before its slot, and however soon
@@ -373,12 +119,12 @@ func TestPlacesByPriority(t *testing.T) {
 		for seq := uint64(1); seq < 60; seq++ {
 			of := bucket.Priorities[rnd.IntN(len(bucket.Priorities))]
 			depth, behind := q.Depth(), d.At(d.now).Behind("k", 0, of)
-			d.pushAs("k", seq, d.part, of)
+			d.push("k", seq, d.part, of, 0)
 			if n, _ := q.Rank(seq); n != depth+1-behind {
 				t.Fatalf("seed %d: the %s job %d has place %d of %d, and %d jobs were said to be behind it", seed, of, seq, n, depth+1, behind)
 			}
-			if first, ok := q.waits.firstOf(); ok && rnd.IntN(3) == 0 {
-				if j := q.dequeue(first); rnd.IntN(2) == 0 {
+			if first, ok := q.waits.First(); ok && rnd.IntN(3) == 0 {
+				if j := q.begin(q.waits.Take(first)); rnd.IntN(2) == 0 {
 					j.Phase = Phase(rnd.IntN(int(polled)))
 				} else {
 					q.remove(j)
@@ -395,11 +141,11 @@ func TestPlacesByPriority(t *testing.T) {
 		q.Jobs = nil
 		shown := d.At(d.now).FirstJobs(q, 100)
 		for i := range shown {
-			of, ok := q.waits.firstOf()
+			of, ok := q.waits.First()
 			if !ok {
 				t.Fatalf("seed %d: %d jobs are shown and %d wait", seed, len(shown), i)
 			}
-			if j := q.dequeue(of); j.Seq != shown[i].Seq || PriorityName(of) != shown[i].Priority {
+			if j := q.begin(q.waits.Take(of)); j.Seq != shown[i].Seq || PriorityName(of) != shown[i].Priority {
 				t.Fatalf("seed %d: %s job %d is called as number %d, and job %d was shown", seed, of, j.Seq, i+1, shown[i].Seq)
 			}
 		}
@@ -412,8 +158,8 @@ func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
 	place := 0
 	for p := range q.inOrder {
 		place++
-		if n, _ := q.Rank(p.seq); n != place {
-			t.Fatalf("seed %d: the %s job %d is called as number %d, and its place is %d", seed, p.of, p.seq, place, n)
+		if n, _ := q.Rank(p.Seq); n != place {
+			t.Fatalf("seed %d: the %s job %d is called as number %d, and its place is %d", seed, p.Of, p.Seq, place, n)
 		}
 	}
 	if place != q.Depth() {
@@ -421,14 +167,14 @@ func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
 	}
 }
 
-// TestPlaceBehindRunningCalls checks that an urgent job's place and ETA count a less urgent job that is being called, and
-// one that is polled: the key's next call has to wait for its rate.
+// TestPlaceBehindRunningCalls checks that an urgent job's place and ETA count a less urgent job that is being called,
+// and one that is polled: the key's next call has to wait for its rate.
 func TestPlaceBehindRunningCalls(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Minute, Burst: 1}, Capacity: 1000, InFlight: 8})
 	d.spacing = time.Minute
-	d.pushAs("k", 1, d.part, bucket.Low)
-	q := d.byKey["k"]
-	for i := 0; q.count(calling) == 0; i++ {
+	d.push("k", 1, d.part, bucket.Low, 0)
+	q := d.Queues.byKey["k"]
+	for i := 0; q.Jobs.count(calling) == 0; i++ {
 		if i == 100 {
 			t.Fatal("the low job is not called")
 		}
@@ -436,7 +182,7 @@ func TestPlaceBehindRunningCalls(t *testing.T) {
 		d.grant()
 	}
 	behind := d.At(d.now).Behind("k", 0, bucket.High)
-	d.pushAs("k", 2, d.part, bucket.High)
+	d.push("k", 2, d.part, bucket.High, 0)
 	for _, what := range []string{"being called", "polled"} {
 		n, _ := q.Rank(2)
 		shown := d.At(d.now).FirstJobs(q, 10)
@@ -463,12 +209,12 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "concurrent", InFlight: 8})
 	q := d.Push("k", 1, d.part)
 	d.grant()
-	if q.waits.classes != nil || d.turns.shares.several || d.turns.all[0] != nil || d.turns.all[2] != nil {
-		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.classes, d.turns.shares.several)
+	if q.waits.IsMixed() || d.turns.AreShared() || d.turns.Has(bucket.High) || d.turns.Has(bucket.Low) {
+		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.IsMixed(), d.turns.AreShared())
 	}
-	d.pushAs("k", 2, d.part, bucket.Low)
-	if q.waits.classes == nil || d.turns.all[2] == nil || d.turns.all[0] != nil {
-		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.classes, d.turns.all[2], d.turns.all[0])
+	d.push("k", 2, d.part, bucket.Low, 0)
+	if !q.waits.IsMixed() || !d.turns.Has(bucket.Low) || d.turns.Has(bucket.High) {
+		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.IsMixed(), d.turns.Has(bucket.Low), d.turns.Has(bucket.High))
 	}
 	const last = 12
 	for seq := uint64(3); seq <= last; seq++ {
@@ -484,8 +230,8 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 			}
 		}
 	}
-	if q.waits.classes != nil || len(d.turns.all[2].tenants) != 0 {
-		t.Errorf("after its low job has ended a key has classes %+v, and %d tenants have low jobs", q.waits.classes, len(d.turns.all[2].tenants))
+	if tenants, _, _ := d.turns.Left(bucket.Low); q.waits.IsMixed() || tenants != 0 {
+		t.Errorf("after its low job has ended a key has classes %+v, and %d tenants have low jobs", q.waits.IsMixed(), tenants)
 	}
 	if q.Depth() != 1 {
 		t.Fatalf("%d jobs are left, want 1", q.Depth())
@@ -538,5 +284,105 @@ func TestUrgentJobPassesBulk(t *testing.T) {
 				t.Errorf("urgent jobs waited %v at the 99th percentile, %v in the middle", p99, waits[len(waits)/2])
 			}
 		})
+	}
+}
+
+// TestNobodyWaitsForWhoWaitsForRoom checks that a job that waits for memory gets it in the end, although jobs behind it
+// hold memory. If it is a retry, the jobs behind it are called before it. If it was never called, they must not be
+// called before it, and give their memory back.
+func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
+	for _, calls := range []int{0, 1} {
+		limits := fast(8)
+		limits.Rate.Burst = 8
+		d := newDesk(limits)
+		d.add("k", "k", "k")
+		q := d.Queues.byKey["k"]
+		first, others := d.Extract(q, 1), []*Job{d.Extract(q, 2), d.Extract(q, 3)}
+		first.Calls, first.Phase, first.Cramped = calls, staging, true
+		for _, j := range others {
+			j.Phase, j.Policy = ready, d.policy
+		}
+		d.Pipe.staged += 3
+		fx := d.Step(d.now)
+		switch {
+		case calls > 0 && (len(fx.Asks) != 1 || len(fx.asked[0]) != 2 || len(fx.Stale) != 0):
+			t.Errorf("behind a retry: %d asks, and %d jobs give their room back", len(fx.Asks), len(fx.Stale))
+		case calls == 0 && (len(fx.Asks) != 0 || len(fx.Stale) != 2):
+			t.Errorf("behind a first call: %d asks, and %d jobs give their room back", len(fx.Asks), len(fx.Stale))
+		}
+	}
+}
+
+// TestEarlyRetryIsAskedForInTime checks that a retry that became ready before its time is asked for when its time has
+// come, while a low job of its key waits for a turn. That turn may never come, because the schedule may withdraw the
+// low job.
+func TestEarlyRetryIsAskedForInTime(t *testing.T) {
+	const start = bucket.Micros(1_700_000_000_000_000)
+	calls := bucket.Rate{Count: 1000, Per: time.Second, Burst: 8}
+	s := New(&Policy{Rules: bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: calls, Capacity: 100, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "account", Rate: &calls}},
+	}}, Pace{
+		PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond,
+		MaxStaged: MaxStaged, MaxCalls: MaxCalls,
+	}, func(string) bucket.Micros { return 0 })
+	s.gate.shut("account", start.Add(20*time.Millisecond))
+	part, retryAt := &Partition{Open: true}, start.Add(10*time.Millisecond)
+	s.push("k", 1, part, bucket.Normal, 0)
+	s.push("k", 2, part, bucket.Low, 0)
+	for range 3 {
+		for _, j := range s.Step(start).Load {
+			if j.Policy, j.Costs = s.policy, []int64{1}; j.Seq == 1 {
+				j.Calls, j.NotBefore = 1, retryAt
+			}
+			s.Loaded(j)
+		}
+	}
+	q := s.Queues.Find("k")
+	if n := q.Jobs.count(ready); n != 2 || !q.seats.State(bucket.Low).Blocked {
+		t.Fatalf("%d jobs are ready, and the low one waits for a turn: %v", n, q.seats.State(bucket.Low).Blocked)
+	}
+	if next := s.Next(start); next != retryAt {
+		t.Errorf("the schedule looks again after %s, want %s", start.Until(next), start.Until(retryAt))
+	}
+}
+
+// TestQueueThatCannotAskYetTakesNoTurn checks that a queue takes no turn at a shared limit before it may ask. Otherwise
+// it would pass the turn on, get the turn to make its low job ready, wait for the next turn because of that, and so on
+// without end.
+func TestQueueThatCannotAskYetTakesNoTurn(t *testing.T) {
+	const start = bucket.Micros(1_700_000_000_000_000)
+	s := New(&Policy{Rules: bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 200, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 1000, Per: time.Second, Burst: 8}}},
+	}}, Pace{
+		PrepareLead: 24 * time.Millisecond, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond,
+		MaxStaged: 2, MaxCalls: MaxCalls, Replica: "one of two", // so each replica makes few jobs ready
+	}, func(string) bucket.Micros { return 0 })
+	part, askAt := &Partition{Open: true}, start.Add(time.Millisecond)
+	for i, p := range bucket.Priorities {
+		s.push("k", uint64(i+1), part, p, 0)
+	}
+	q := s.Queues.Find("k")
+	q.refused("account", askAt)
+	steps := func() {
+		for range 10 {
+			for _, j := range s.Step(start).Load {
+				j.Policy, j.Costs = s.policy, []int64{1}
+				s.Loaded(j)
+			}
+		}
+	}
+	steps()
+	if n := q.Jobs.count(ready); n != 2 {
+		t.Fatalf("%d jobs are ready, want the high and the normal one", n)
+	}
+	s.push("other", 4, part, bucket.Normal, 0) // waits for its turn to make its job ready
+	s.Holds.governor.ramp = slowStart          // one queue has the turn in a step
+	s.turns.Wait(q, bucket.High)
+	s.turns.Wait(q, bucket.Normal)
+	steps()
+	if next := s.Next(start); next != askAt {
+		t.Errorf("the schedule looks again after %s, want %s", start.Until(next), start.Until(askAt))
 	}
 }

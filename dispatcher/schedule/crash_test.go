@@ -71,19 +71,19 @@ func (m *simulation) keepCheckpoints() {
 func (m *simulation) twice() {
 	switch m.rnd.IntN(6) {
 	case 0:
-		m.s.agenda.touchAll()
+		m.s.Queues.touchAll()
 	case 1:
 		m.s.PermitFreed()
 	case 2:
-		m.s.Hold(nil, m.s.holds.held, "again")
+		m.s.Holds.Hold(nil, m.s.Holds.held, "again")
 	case 3:
-		m.s.Resume("nobody", m.now)
+		m.s.Holds.Resume("nobody", m.now)
 	case 4:
-		for _, key := range slices.Sorted(maps.Keys(m.s.holds.paused.keys)) {
-			m.s.Pause(key, m.s.holds.paused.keys[key])
+		for _, key := range slices.Sorted(maps.Keys(m.s.Holds.paused.keys)) {
+			m.s.Holds.Pause(key, m.s.Holds.paused.keys[key])
 		}
 	case 5:
-		m.s.TryNow(m.now)
+		m.s.Holds.TryNow(m.now)
 	}
 	m.step()
 }
@@ -92,7 +92,7 @@ func (m *simulation) twice() {
 func (m *simulation) keepRecord(j *Job) {
 	if m.crashes.ledger != nil {
 		key := j.Queue.Key
-		m.crashes.ledger[key] = max(m.crashes.ledger[key], j.Grant.TAT, m.s.Floor(j.Queue))
+		m.crashes.ledger[key] = max(m.crashes.ledger[key], j.Grant.TAT, m.s.At(m.now).Floor(j.Queue))
 	}
 }
 
@@ -117,15 +117,15 @@ func (m *simulation) crash() {
 	m.s = New(old.policy, old.Pipe.pace, old.store.tatOf)
 	m.s.store.clock = old.store.clock
 	m.probing, m.grudges = nil, map[*KeyQueue]*grudge{}
-	for key, p := range old.holds.paused.keys {
-		m.s.Pause(key, p)
+	for key, p := range old.Holds.paused.keys {
+		m.s.Holds.Pause(key, p)
 	}
-	if p := old.holds.paused.api; p != nil {
-		m.s.Pause("", *p)
+	if p := old.Holds.paused.api; p != nil {
+		m.s.Holds.Pause("", *p)
 	}
 	m.part = &Partition{Reading: true}
-	for _, key := range slices.Sorted(maps.Keys(old.byKey)) {
-		m.reread(old.byKey[key])
+	for _, key := range slices.Sorted(maps.Keys(old.Queues.byKey)) {
+		m.reread(old.Queues.byKey[key])
 	}
 	if m.rnd.IntN(3) == 0 {
 		m.crashes.once = !m.crashes.once // the next one is told so by its file
@@ -158,8 +158,8 @@ func (m *simulation) reread(q *KeyQueue) {
 
 // reopen does what the dispatcher does when a partition has been read.
 func (m *simulation) reopen() {
-	for _, key := range slices.Sorted(maps.Keys(m.s.byKey)) {
-		q := m.s.byKey[key]
+	for _, key := range slices.Sorted(maps.Keys(m.s.Queues.byKey)) {
+		q := m.s.Queues.byKey[key]
 		unsure := false
 		for _, seq := range q.waitingSeqs() {
 			r, ok := m.crashes.found[seq]
@@ -196,7 +196,7 @@ func (m *simulation) reopen() {
 		q.TAT = max(q.TAT, known)
 	}
 	m.part.Open, m.part.Reading = true, false
-	m.s.agenda.touchAll()
+	m.s.Queues.touchAll()
 }
 
 // playCrashes plays one seed of a process that dies at any moment, and returns how often it died.
@@ -219,4 +219,196 @@ func TestSimulationOfCrashes(t *testing.T) {
 		})
 	}
 	t.Logf("the process died %d times", died)
+}
+
+// TestCallsLeftUnderWayCount checks that calls that the previous owner may still have under way count as the
+// key's calls in flight, for as long as a call may take, even if the key has had no job for a while.
+func TestCallsLeftUnderWayCount(t *testing.T) {
+	start := bucket.Micros(1_700_000_000_000_000)
+	now := start
+	rules := bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 100}, Capacity: 1000, InFlight: 3}}
+	store, err := bucket.NewMemory(rules, func() bucket.Micros { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
+	p := &Partition{Open: true, Leftover: start.Add(10 * time.Second)}
+	running := map[string]int{}
+	run := func(until bucket.Micros) {
+		for ; now < until; now = now.Add(time.Millisecond) {
+			for {
+				fx := s.Step(now)
+				for _, j := range fx.Load {
+					j.Policy = s.policy
+					s.Loaded(j)
+				}
+				for _, j := range fx.Start {
+					running[j.Queue.Key]++
+					s.Sent(j, now)
+				}
+				if len(fx.Asks) > 0 {
+					a, err := store.Reserve(t.Context(), fx.Asks)
+					s.Answer(&fx, Reply{Sent: now, Came: now, Answers: a, Err: err})
+				}
+				if s.Next(now) > now {
+					break
+				}
+			}
+		}
+	}
+	left := map[string]int32{"none": 0, "two": 2, "three": 3, "empty": 3}
+	for key, n := range left {
+		s.Queue(key, p).Orphaned = n
+		if key != "empty" {
+			for k := range 4 {
+				s.Push(key, uint64(k+1), p)
+			}
+		}
+		s.Queues.Touch(s.Queues.byKey[key])
+	}
+	run(start.Add(5 * time.Second))
+	s.Allow(false) // the right to call is in doubt for a moment
+	run(now.Add(10 * time.Millisecond))
+	s.Allow(true)
+	s.Push("empty", 9, p)
+	if w := s.At(now).waits(s.Queues.byKey["empty"]); w.For != WaitInFlight || w.Until == nil {
+		t.Errorf("a key whose calls may all be running waits for %+v", w)
+	}
+	run(p.Leftover)
+	for key, n := range left {
+		if most := int(3 - n); running[key] != most {
+			t.Errorf("%s: %d calls were begun beside %d that were left, %d should", key, running[key], n, most)
+		}
+	}
+	run(p.Leftover.Add(time.Second))
+	for key, want := range map[string]int{"none": 3, "two": 3, "three": 3, "empty": 1} {
+		if running[key] != want {
+			t.Errorf("%s: %d calls run in the end, want %d", key, running[key], want)
+		}
+	}
+}
+
+// TestLineThatIsGoneIsTouched checks that a queue that was dropped without jobs may still be touched, for
+// example because a suspect's call has ended. It takes no turn then, whatever holds the api.
+func TestLineThatIsGoneIsTouched(t *testing.T) {
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10}}
+	s := New(&Policy{Rules: rules}, Pace{MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
+	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
+	s.policy = &Policy{Rules: rules}
+	q := s.Push("k", 1, p)
+	job := s.Extract(q, 1)
+	job.Phase = settling
+	s.Finished(job)
+	for range 10 {
+		now = now.Add(time.Hour)
+		s.Step(now)
+	}
+	if s.Queues.byKey["k"] != nil || q.seats.IsJoined(bucket.Normal) {
+		t.Fatal("an hour later the line without jobs is still there")
+	}
+	s.gate.opens = now.Add(time.Hour)
+	s.Queues.Touch(q)
+	s.Step(now)
+	if s.turns.Waiting() != 0 {
+		t.Error("a line without jobs waits for its turn")
+	}
+}
+
+// TestLostQueueWaitsForNoTurn checks that a queue waits for no turn if its partition is lost while a slot is asked for,
+// and the slot is then refused or the store does not answer. The schedule must not tell other processes that the
+// queue's key waits.
+func TestLostQueueWaitsForNoTurn(t *testing.T) {
+	rules := bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10},
+		Shared: []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}}},
+	}
+	now := bucket.Micros(1_000_000_000)
+	for name, reply := range map[string]Reply{
+		"refused":    {Answers: []bucket.Answer{{Now: now, Wait: bucket.Wait{Limit: "account", Until: now.Add(100 * time.Millisecond)}}}},
+		"unanswered": {Err: errLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pace := Pace{MaxStaged: MaxStaged, MaxCalls: MaxCalls, PrepareLead: LeastLead, ReserveAhead: LeastAhead, Replica: "r", Clock: OtherClock}
+			s, p := New(&Policy{Rules: rules}, pace, func(string) bucket.Micros { return 0 }), &Partition{Open: true}
+			q := s.Push("k", 1, p)
+			fx := s.Step(now)
+			fx.Load[0].Policy, fx.Load[0].Costs = s.policy, []int64{1}
+			s.Loaded(fx.Load[0])
+			if fx = s.Step(now); len(fx.Asks) != 1 {
+				t.Fatalf("%+v", fx)
+			}
+			p.Open = false
+			var lost Effects
+			s.Unwind([]*KeyQueue{q}, now, &lost)
+			s.Forget(q)
+			s.ForgetWaiting(p)
+			reply.Sent, reply.Came = now, now
+			s.Answer(&fx, reply)
+			for range 5 {
+				s.Step(now)
+				now = now.Add(time.Second)
+			}
+			if _, coming, _ := s.turns.Left(bucket.Normal); coming > 0 || s.turns.Waiting() > 0 {
+				t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", coming, s.turns.Waiting())
+			}
+		})
+	}
+}
+
+// TestLostQueueIsPutBack checks that a queue waits for no turn if an answer puts it back in line between the steps in
+// which its partition is lost.
+func TestLostQueueIsPutBack(t *testing.T) {
+	s, p := New(&Policy{}, Pace{}, func(string) bucket.Micros { return 0 }), &Partition{}
+	q := s.Push("k", 1, p)
+	q.begin(q.waits.Take(bucket.Normal)).Phase = ready
+	s.turns.Wait(q, bucket.Normal)
+	s.Forget(q)
+	for _, waiting := range s.turns.TakeAll() {
+		s.turns.PutBack(waiting)
+	}
+	s.ForgetWaiting(p)
+	if _, coming, _ := s.turns.Left(bucket.Normal); coming > 0 || s.turns.Waiting() > 0 {
+		t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", coming, s.turns.Waiting())
+	}
+}
+
+// TestNobodyOvertakesALostFirstCall checks that a job keeps its place in its key's order when its lost first
+// call is repeated, while its record is stored and until then. An intent is stored before a call, so that first
+// call may never have reached the api.
+func TestNobodyOvertakesALostFirstCall(t *testing.T) {
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 4, Capacity: 10}}
+	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
+	s.policy = &Policy{Rules: rules}
+	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
+	q := s.Push("k", 1, p)
+	lost := s.Extract(q, 1)
+	lost.Calls, lost.Unseen, lost.Phase = 1, true, settling
+	s.Push("k", 2, p)
+	staged := func() (seqs []uint64) {
+		t.Helper()
+		now = now.Add(time.Second)
+		fx := s.Step(now)
+		for _, job := range fx.Load {
+			seqs = append(seqs, job.Seq)
+		}
+		return seqs
+	}
+	if got := staged(); len(got) != 0 {
+		t.Fatalf("jobs %v were made ready while the lost call of the job before them was settled", got)
+	}
+	s.Rest(lost, now.Add(time.Hour))
+	if got := staged(); len(got) != 0 {
+		t.Fatalf("jobs %v overtook the one whose first call was lost, and which waits", got)
+	}
+	alone := &Job{Deaths: aloneFrom, Queue: q}
+	s.suspects.call(alone)
+	lost.Deaths, lost.NotBefore = aloneFrom, 1 // a suspect waits for its turn, and those behind it wait for it
+	s.Queues.Touch(q)
+	if got := staged(); len(got) != 0 {
+		t.Fatalf("jobs %v overtook the one whose first call was lost, and which is a suspect", got)
+	}
+	s.suspects.clear(alone, &s.Queues)
+	if got := staged(); len(got) == 0 || got[0] != 1 {
+		t.Fatalf("jobs %v are made ready; want job 1 first", got)
+	}
 }

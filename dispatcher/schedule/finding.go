@@ -25,11 +25,14 @@ type Finding struct {
 // Open reports whether the breaker is open.
 func (f *Finding) Open() bool { return f.Until != 0 }
 
-// common is the part of the holds that replicas share. This process tells the others what it finds out (Tell), and
+// Findings is the part of the holds that replicas share. This process tells the others what it finds out (Tell), and
 // learns what they have found (Learn). What it learns only delays calls, except that another replica's answered probe
 // closes the breaker. A breaker that opened because no connection could be made is not shared: other replicas may reach
 // the api.
-type common struct {
+type Findings struct {
+	holds  *Holds  // of which this is a part
+	queues *Queues // whose queues may go on, or must not, after a Finding
+
 	on     bool          // other replicas may call the api
 	turn   int64         // the greatest Turn of the breaker that is known
 	turned bool          // the breaker has turned here, and no stored Finding says so yet
@@ -40,6 +43,8 @@ type common struct {
 	shared bucket.Micros // the longest hold that the replicas share
 	why    string
 	unsaid bool // there may be something to tell
+
+	replicas int // how many processes call the api, this one included; 0: only this one
 }
 
 // idleClaim is how long this process may keep a claim without a probe. It is not 0, because one step may not reach the
@@ -47,7 +52,7 @@ type common struct {
 const idleClaim = 20 * time.Millisecond
 
 // found notes that an answer to this process asked for a hold of the api.
-func (c *common) found(until bucket.Micros, why string) {
+func (c *Findings) found(until bucket.Micros, why string) {
 	if c.on && until > c.held {
 		c.held, c.why, c.unsaid = until, why, true
 	}
@@ -56,7 +61,7 @@ func (c *common) found(until bucket.Micros, why string) {
 // opens notes that a call has opened the breaker, or opened it again. sent says whether anything of the call was sent.
 // former is the breaker before the call ended. If the breaker was open for all replicas, it stays open for all of them,
 // even if nothing was sent.
-func (c *common) opens(sent bool, former *breaker) {
+func (c *Findings) opens(sent bool, former *breaker) {
 	c.claim = 0
 	if !sent && (former.closed() || c.alone) {
 		c.alone = true
@@ -66,7 +71,7 @@ func (c *common) opens(sent bool, former *breaker) {
 }
 
 // closes notes that the breaker has closed.
-func (c *common) closes() {
+func (c *Findings) closes() {
 	c.claim = 0
 	if !c.alone {
 		c.turned, c.unsaid = c.on, c.on
@@ -76,60 +81,59 @@ func (c *common) closes() {
 
 // mayProbe reports whether this process may make the probe, the call that tries the api while the breaker is open. It
 // returns true if the breaker is closed.
-func (h *holds) mayProbe() bool {
-	return h.breaker.closed() || !h.common.on || h.common.alone || h.common.cutOff || h.common.claim != 0
+func (c *Findings) mayProbe() bool {
+	return c.holds.breaker.closed() || !c.on || c.alone || c.cutOff || c.claim != 0
 }
 
 // ProbeAlone lets this process probe without a claim until ProbeTogether is called. The caller calls ProbeAlone when it
 // can store neither a turn of the breaker nor a claim. ProbeAlone returns false if the breaker is closed, or if this
 // process could probe without a claim before.
-func (s *Schedule) ProbeAlone() bool {
-	if s.holds.breaker.closed() || s.holds.common.cutOff {
+func (c *Findings) ProbeAlone() bool {
+	if c.holds.breaker.closed() || c.cutOff {
 		return false
 	}
-	s.holds.common.cutOff = true
-	s.agenda.touchAll()
+	c.cutOff = true
+	c.queues.touchAll()
 	return true
 }
 
 // ProbeTogether makes the probe need a claim again. A probe whose call has begun goes on.
-func (s *Schedule) ProbeTogether() {
-	if s.holds.common.cutOff {
-		s.holds.common.cutOff = false
-		s.LoseClaim()
+func (c *Findings) ProbeTogether() {
+	if c.cutOff {
+		c.cutOff = false
+		c.LoseClaim()
 	}
 }
 
 // HasUnsaid reports whether Tell may have something to say.
-func (s *Schedule) HasUnsaid() bool { return s.holds.common.unsaid }
+func (c *Findings) HasUnsaid() bool { return c.unsaid }
 
 // AwaitsProbe returns the breaker's turn whose probe this process may claim, and the time from which the api may be
 // probed. It returns 0 if the breaker is closed, if the other replicas do not know that it is open, or if this process
 // has the claim.
-func (s *Schedule) AwaitsProbe() (turn int64, from bucket.Micros) {
-	c := &s.holds.common
-	if s.holds.breaker.closed() || !c.on || c.alone || c.turned || c.claim != 0 {
+func (c *Findings) AwaitsProbe() (turn int64, from bucket.Micros) {
+	if c.holds.breaker.closed() || !c.on || c.alone || c.turned || c.claim != 0 {
 		return 0, 0
 	}
-	return c.turn, s.holds.breaker.until
+	return c.turn, c.holds.breaker.until
 }
 
 // HasClaim reports whether this process may probe for all replicas.
-func (s *Schedule) HasClaim() bool { return s.holds.common.claim != 0 }
+func (c *Findings) HasClaim() bool { return c.claim != 0 }
 
 // Claim lets this process probe for all replicas, if the breaker still awaits the probe of this turn.
-func (s *Schedule) Claim(turn int64, now bucket.Micros) {
-	if present, _ := s.AwaitsProbe(); turn != 0 && present == turn {
-		s.holds.common.claim = max(now, 1)
-		s.agenda.touchAll()
+func (c *Findings) Claim(turn int64, now bucket.Micros) {
+	if present, _ := c.AwaitsProbe(); turn != 0 && present == turn {
+		c.claim = max(now, 1)
+		c.queues.touchAll()
 	}
 }
 
 // LoseClaim ends this process's claim. A probe whose call has begun goes on.
-func (s *Schedule) LoseClaim() {
-	s.holds.common.claim = 0
-	s.holds.breaker.keepCalled()
-	s.agenda.touchAll()
+func (c *Findings) LoseClaim() {
+	c.claim = 0
+	c.holds.breaker.keepCalled()
+	c.queues.touchAll()
 }
 
 // keepCalled drops the probe unless its call has begun.
@@ -140,28 +144,28 @@ func (b *breaker) keepCalled() {
 }
 
 // endsClaim ends a claim that no job has used for idleClaim, and reports whether it did.
-func (h *holds) endsClaim(now bucket.Micros) bool {
-	if h.common.claim == 0 || h.breaker.probe != nil || now < h.common.claim.Add(idleClaim) {
+func (c *Findings) endsClaim(now bucket.Micros) bool {
+	if c.claim == 0 || c.holds.breaker.probe != nil || now < c.claim.Add(idleClaim) {
 		return false
 	}
-	h.common.claim = 0
+	c.claim = 0
 	return true
 }
 
 // claimEnds returns when an unused claim ends, Never if there is none.
-func (h *holds) claimEnds() bucket.Micros {
-	if h.common.claim == 0 || h.breaker.probe != nil {
+func (c *Findings) claimEnds() bucket.Micros {
+	if c.claim == 0 || c.holds.breaker.probe != nil {
 		return Never
 	}
-	return h.common.claim.Add(idleClaim)
+	return c.claim.Add(idleClaim)
 }
 
 // Tell returns the Finding that all replicas should know. known is the Finding that is stored. This process must have
 // learned or told it before. more says whether f says more than known: the caller then stores f, and calls Told. If
 // known says less than this process has learned before, the rest was lost, and f says it again.
-func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool) {
-	h, c := &s.holds, &s.holds.common
-	s.bound(&known, now)
+func (c *Findings) Tell(known Finding, now bucket.Micros) (f Finding, more bool) {
+	h := c.holds
+	c.bound(&known, now)
 	f = known
 	f.At = now
 	if c.held > max(now, known.Held.Add(tellLonger)) {
@@ -177,9 +181,9 @@ func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool)
 		}
 		f.Until, f.Opened, f.Denied, f.Reason, more = b.until, b.opened, b.denied, b.why, true
 	}
-	h.governor.grow(s.policy.Retry.Adaptive, now)
-	f.Share = s.shareOf(known, now)
-	if own := s.leaves(h.governor.ceiling); own < f.Share-tellLower {
+	h.governor.grow(h.policy.Retry.Adaptive, now)
+	f.Share = c.shareOf(known, now)
+	if own := c.leaves(h.governor.ceiling); own < f.Share-tellLower {
 		f.Share, more = own, true
 	}
 	if f.Share == whole {
@@ -190,8 +194,8 @@ func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool)
 }
 
 // leaves returns the share of the rate that a ceiling leaves under the present policy.
-func (s *Schedule) leaves(ceiling int64) int64 {
-	a := s.policy.Retry.Adaptive
+func (c *Findings) leaves(ceiling int64) int64 {
+	a := c.holds.policy.Retry.Adaptive
 	if a == nil || ceiling <= 0 {
 		return whole
 	}
@@ -205,12 +209,12 @@ const (
 )
 
 // shareOf returns the share of the rate that a Finding leaves now: whole if pushback does not lower the rate.
-func (s *Schedule) shareOf(f Finding, now bucket.Micros) int64 {
-	a := s.policy.Retry.Adaptive
+func (c *Findings) shareOf(f Finding, now bucket.Micros) int64 {
+	a := c.holds.policy.Retry.Adaptive
 	if a == nil || f.Share <= 0 {
 		return whole
 	}
-	g := governor{ceiling: s.leaves(f.Share), grown: f.At}
+	g := governor{ceiling: c.leaves(f.Share), grown: f.At}
 	if g.grow(a, now); g.ceiling == 0 {
 		return whole
 	}
@@ -218,9 +222,9 @@ func (s *Schedule) shareOf(f Finding, now bucket.Micros) int64 {
 }
 
 // Told takes a Finding that Tell has returned and that is now stored.
-func (s *Schedule) Told(f Finding) {
-	c, b := &s.holds.common, &s.holds.breaker
-	s.ProbeTogether()
+func (c *Findings) Told(f Finding) {
+	b := &c.holds.breaker
+	c.ProbeTogether()
 	c.shared = max(c.shared, f.Held)
 	if c.turned && (f.Until != b.until || f.Opened != b.opened) {
 		c.turn, c.unsaid = max(c.turn, f.Turn), true // it has turned again meanwhile
@@ -228,30 +232,30 @@ func (s *Schedule) Told(f Finding) {
 	}
 	if f.Turn > c.turn {
 		c.turn, c.turned = f.Turn, false
-		s.agenda.touchAll() // a job may claim the probe now
+		c.queues.touchAll() // a job may claim the probe now
 	}
 }
 
 // Learn puts in force what another replica has found out. It returns the holds that begin and end. The holds that it
 // learns last no longer than this process's own may.
-func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
-	h := &s.holds
-	s.bound(&f, now)
-	h.common.shared = max(h.common.shared, f.Held)
+func (c *Findings) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
+	h := c.holds
+	c.bound(&f, now)
+	c.shared = max(c.shared, f.Held)
 	if f.Held > now {
 		if f.Held > h.held && h.held <= now {
 			news = append(news, HoldChange{Until: f.Held, Why: f.Why})
 		}
 		h.hold(nil, f.Held, f.Why)
 	}
-	if f.Turn > h.common.turn {
-		h.common.turn = f.Turn
-		if change, turned := h.follow(&f, s.policy, now); turned {
+	if f.Turn > c.turn {
+		c.turn = f.Turn
+		if change, turned := c.follow(&f, now); turned {
 			news = append(news, change)
 		}
-		s.agenda.touchAll()
+		c.queues.touchAll()
 	}
-	if share := s.shareOf(f, now); share < whole {
+	if share := c.shareOf(f, now); share < whole {
 		h.governor.lowerTo(share, now)
 	}
 	return news
@@ -259,16 +263,16 @@ func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
 
 // bound shortens the holds of a Finding to the longest that this process's own holds may last, counted from f.At. Only
 // a Finding that is damaged, or that weir has not written, has longer ones.
-func (s *Schedule) bound(f *Finding, now bucket.Micros) {
-	most := min(f.At, now).Add(max(MostHold, s.policy.Retry.Max, s.policy.Breaker.Max))
+func (c *Findings) bound(f *Finding, now bucket.Micros) {
+	most := min(f.At, now).Add(max(MostHold, c.holds.policy.Retry.Max, c.holds.policy.Breaker.Max))
 	f.Held, f.Until = min(f.Held, most), min(f.Until, most)
 }
 
 // follow makes the breaker follow a Finding with a greater Turn. turned says whether the breaker opened or closed.
-func (h *holds) follow(f *Finding, p *Policy, now bucket.Micros) (change HoldChange, turned bool) {
-	b, c := &h.breaker, &h.common
+func (c *Findings) follow(f *Finding, now bucket.Micros) (change HoldChange, turned bool) {
+	b := &c.holds.breaker
 	switch {
-	case f.Open() && (f.Denied || p.Breaker.Failures > 0):
+	case f.Open() && (f.Denied || c.holds.policy.Breaker.Failures > 0):
 		former := *b
 		c.claim = 0
 		// The Finding says more than what this process had learned, also if the process missed a closing in between.
@@ -285,7 +289,7 @@ func (h *holds) follow(f *Finding, p *Policy, now bucket.Micros) (change HoldCha
 		why := answersAgain(b.denied)
 		b.close(now)
 		c.claim = 0
-		h.governor.restart(now)
+		c.holds.governor.restart(now)
 		return HoldChange{Why: why}, true
 	}
 	return HoldChange{}, false
@@ -308,4 +312,73 @@ func (g *governor) lowerTo(share int64, now bucket.Micros) {
 
 // Divide sets how many replicas call the api. While the api's pace is slower than the configured rate, each replica has
 // an equal part of the slower pace.
-func (s *Schedule) Divide(replicas int) { s.replicas = replicas }
+func (c *Findings) Divide(replicas int) { c.replicas = replicas }
+
+// onDenial handles a denied call. The first denial opens the breaker, and each denied probe opens it again, for longer.
+// If other calls that ran meanwhile are denied too, their jobs only rest again. A call that was made under a former
+// policy does not open the breaker. onDenial returns true if the schedule must look at every queue.
+func (h *Holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
+	retry, b, probe := &j.Policy.Retry, &h.breaker, h.breaker.probe == j
+	b.letGo(j)
+	j.denials++
+	j.tripped = true
+	if j.Policy != present {
+		f.NotBefore = max(e.Now, b.until)
+		return true
+	}
+	if changed = probe || b.closed() && e.Started >= b.turned; changed {
+		h.common.opens(e.Sent, b)
+		b.deny(retry, e)
+		f.Denied = true
+		f.News = append(f.News, HoldChange{Until: b.until, Why: b.why})
+	}
+	f.NotBefore = max(e.Now, b.until)
+	if n := j.denials - patientDenials; n > 0 {
+		// Other jobs must be the next probes: the fault may be this job's after all.
+		f.NotBefore = max(f.NotBefore.Add(probeTurn), e.Now.Add(Backoff(retry.Min, retry.Max, n, e.Jitter)))
+	} else if b.closed() {
+		// The call began before the breaker closed.
+		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter))
+	}
+	return changed
+}
+
+// patientDenials is how many of a job's calls the api may deny before other jobs are tried first. Without this bound, a
+// single job that the api always denies would keep the calls of the api stopped forever.
+const patientDenials = 2
+
+// deny opens the breaker, or opens it again, because the api denies weir.
+func (b *breaker) deny(retry *Retry, e CallEnd) {
+	if !b.denied {
+		b.opened = 0
+	}
+	b.denied = true
+	b.open(denialPace(retry), e.Now, e.Jitter)
+	b.until = max(b.until, e.Now.Add(e.Hold.Wait))
+	b.why = e.Detail + "; " + e.Mend
+}
+
+// denialPace returns how long the breaker stays open after denials: as long as a failed job waits for its retry.
+func denialPace(retry *Retry) BreakerPolicy {
+	return BreakerPolicy{Failures: 1, Min: retry.Min, Max: retry.Max}
+}
+
+// DenyAgain restores a denial from a stored mark: this process stored it before a restart, or a former owner did. The
+// mark says that the api denied weir and must not be called before until. Then one call tries the api, even if until
+// has passed already. DenyAgain ignores a mark that is older than this process's own findings. It also ignores a mark
+// while the replicas share a denial: they know the api's state, and the mark's time may come from a wrong clock. For
+// the same reason, if other replicas may call the api, the denial ends at most Retry.Max from now.
+func (c *Findings) DenyAgain(until, stored, now bucket.Micros, why string) {
+	b := &c.holds.breaker
+	if b.denied && c.on && c.turn != 0 && !c.turned && !c.alone {
+		return
+	}
+	if c.on {
+		until = min(until, now.Add(c.holds.policy.Retry.Max))
+	}
+	if stored < max(b.turned, c.holds.welcome) || b.denied && b.until >= until {
+		return
+	}
+	c.opens(true, b)
+	*b = breaker{probe: b.probe, opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
+}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"weir/bucket"
-
 	"pgregory.net/rapid"
+
+	"weir/bucket"
 )
 
 // council is the schedules of several replicas that share one entry. A replica writes the entry only if it has read the
@@ -25,7 +25,7 @@ func newCouncil(replicas, keys int) *council {
 	f := &council{read: make([]int, replicas), news: make([][]HoldChange, replicas)}
 	for i := range replicas {
 		d := newDesk(fast(4))
-		d.holds.common.on = true
+		d.Holds.common.on = true
 		d.policy.Breaker = BreakerPolicy{Failures: 2, Min: time.Second, Max: 8 * time.Second}
 		d.policy.Retry = Retry{
 			Attempts: 100, Min: 100 * time.Millisecond, Max: time.Second, HoldAPI: true, Adaptive: &Adaptive{Floor: 10, Recover: time.Minute},
@@ -46,7 +46,7 @@ func (f *council) pass(d time.Duration) {
 func (f *council) learn(i int) {
 	d := f.desks[i]
 	if f.read[i] < f.version {
-		f.news[i] = append(f.news[i], d.Learn(f.entry, d.now)...)
+		f.news[i] = append(f.news[i], d.Findings.Learn(f.entry, d.now)...)
 		f.read[i] = f.version
 	}
 }
@@ -57,10 +57,10 @@ func (f *council) tell(i int) {
 	if f.read[i] != f.version {
 		return
 	}
-	if said, more := d.Tell(f.entry, d.now); more {
+	if said, more := d.Findings.Tell(f.entry, d.now); more {
 		f.version++
 		f.entry, f.read[i] = said, f.version
-		d.Told(said)
+		d.Findings.Told(said)
 	}
 }
 
@@ -95,23 +95,12 @@ func (f *council) starts(i int) (n int) {
 	return n
 }
 
-// claim gives a replica the claim if its schedule wants it, and reports whether it did.
-func (f *council) claim(i int) bool {
-	d := f.desks[i]
-	fx := d.turn()
-	if fx.Claim == 0 {
-		return false
-	}
-	d.Claim(fx.Claim, d.now)
-	return d.HasClaim()
-}
-
-// TestHoldsAreShared checks that a hold that one replica learns holds all, for as long, and that no replica tells what it
-// has learned from another.
+// TestHoldsAreShared checks that a hold that one replica learns holds all, for as long, and that no replica tells what
+// it has learned from another.
 func TestHoldsAreShared(t *testing.T) {
 	f := newCouncil(3, 2)
 	f.end(0, CallEnd{PushedBack: true, Again: true, Detail: "429", Hold: Advice{Wait: 3 * time.Second, Header: "retry-after"}})
-	if !f.desks[0].HasUnsaid() {
+	if !f.desks[0].Findings.HasUnsaid() {
 		t.Fatal("there is nothing to tell after a 429")
 	}
 	f.settle()
@@ -134,14 +123,14 @@ func TestHoldsAreShared(t *testing.T) {
 			f.pass(100 * time.Millisecond)
 			n += f.starts(i)
 		}
-		if n == 0 || f.desks[i].holds.governor.began == 0 {
+		if n == 0 || f.desks[i].Holds.governor.began == 0 {
 			t.Errorf("replica %d makes %d calls after the hold, or does not start slowly", i, n)
 		}
 	}
 	f.settle()
 	f.end(1, CallEnd{PushedBack: true, Again: true, Hold: Advice{Wait: 48 * time.Hour}})
 	f.settle()
-	if until := f.desks[2].holds.held; f.desks[2].now.Until(until) > MostHold {
+	if until := f.desks[2].Holds.held; f.desks[2].now.Until(until) > MostHold {
 		t.Errorf("another replica's hold lasts %v", f.desks[2].now.Until(until))
 	}
 }
@@ -162,130 +151,11 @@ func TestShorterHoldIsNotTold(t *testing.T) {
 func TestHoldOfAnAccountIsShared(t *testing.T) {
 	f := newCouncil(2, 1)
 	d := f.desks[0]
-	if news := d.HoldLonger(d.now.Add(time.Second), "account: 429", d.now); len(news) != 1 || !d.HasUnsaid() {
+	if news := d.Holds.HoldLonger(d.now.Add(time.Second), "account: 429", d.now); len(news) != 1 || !d.Findings.HasUnsaid() {
 		t.Errorf("%d news, and nothing to tell", len(news))
 	}
 	if f.settle(); len(f.news[1]) != 1 || f.news[1][0].Why != "account: 429" {
 		t.Errorf("the other replica learns %+v", f.news[1])
-	}
-}
-
-// TestOneProbeForAll checks that while the breaker of all replicas is open, none makes a call without the claim, and
-// that the end of the probe holds, or frees, all of them.
-func TestOneProbeForAll(t *testing.T) {
-	for what, fails := range map[string]CallEnd{
-		"failures": {Fault: true, Again: true, Detail: "500"}, "denial": {Denied: true, Detail: "401", Mend: "renew the key"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			f := newCouncil(3, 2)
-			f.end(0, fails)
-			f.end(0, fails)
-			f.settle()
-			for range 3 {
-				for i, d := range f.desks {
-					if n := f.starts(i); n != 0 {
-						t.Fatalf("replica %d starts %d calls while the breaker is open", i, n)
-					}
-					if d.holds.breaker.denied != fails.Denied || d.holds.breaker.opened != f.desks[0].holds.breaker.opened {
-						t.Fatalf("replica %d: %+v", i, d.holds.breaker)
-					}
-				}
-				f.pass(8 * time.Second)
-				for i := range f.desks {
-					if n := f.starts(i); n != 0 {
-						t.Fatalf("replica %d probes without the claim", i)
-					}
-				}
-				f.desks[1].Claim(f.entry.Turn, f.desks[1].now)
-				if n := f.starts(1); n != 1 {
-					t.Fatalf("the replica that has the claim makes %d calls", n)
-				}
-				probe := f.desks[1].holds.breaker.probe
-				e := fails
-				e.Now, e.Started, e.Sent = f.desks[1].now, f.desks[1].now, true
-				f.desks[1].Pipe.end(probe)
-				fb := f.desks[1].OnCallEnd(probe, e)
-				f.desks[1].Rest(probe, fb.NotBefore)
-				f.settle()
-			}
-			f.pass(8 * time.Second)
-			if !f.claim(2) {
-				t.Fatal("no job wants to be the probe")
-			}
-			f.starts(2)
-			probe := f.desks[2].holds.breaker.probe
-			f.desks[2].OnCallEnd(probe, CallEnd{Sent: true, Started: f.desks[2].now, Now: f.desks[2].now})
-			f.settle()
-			for i, d := range f.desks {
-				if !d.holds.breaker.closed() || !d.holds.governor.slows() {
-					t.Errorf("replica %d: an answered probe of another replica does not close the breaker, or does not slow: %+v", i, d.holds.breaker)
-				}
-			}
-			f.pass(2 * time.Second)
-			if n := f.starts(0); n == 0 {
-				t.Error("no call after the breaker has closed")
-			}
-		})
-	}
-}
-
-// TestUnusedClaimEnds checks that a replica without a job for the probe gives the claim back.
-func TestUnusedClaimEnds(t *testing.T) {
-	f := newCouncil(2, 0)
-	f.desks[0].Queue("r0k0", f.desks[0].part)
-	f.end(0, CallEnd{Denied: true})
-	f.settle()
-	f.pass(8 * time.Second)
-	d := f.desks[1]
-	d.Claim(f.entry.Turn, d.now)
-	if fx := d.turn(); fx.Unclaim || !d.HasClaim() {
-		t.Fatal("the claim ends at once: a step need not reach the probe's job")
-	}
-	if next := d.Next(d.now); next > d.now.Add(idleClaim) {
-		t.Errorf("nothing is to be done for %v", d.now.Until(next))
-	}
-	f.pass(idleClaim)
-	if fx := d.turn(); !fx.Unclaim || d.HasClaim() {
-		t.Error("a claim without a job goes on")
-	}
-}
-
-// TestLostClaim checks that a replica that has lost its claim drops a probe that it has not called yet.
-func TestLostClaim(t *testing.T) {
-	f := newCouncil(2, 2)
-	f.end(0, CallEnd{Denied: true})
-	f.settle()
-	f.pass(8 * time.Second)
-	d := f.desks[1]
-	d.Claim(f.entry.Turn, d.now)
-	if d.turn(); d.holds.breaker.probe == nil {
-		t.Fatal("the claim makes no job the probe")
-	}
-	d.LoseClaim()
-	if n := f.starts(1); n != 0 || d.holds.breaker.probe != nil {
-		t.Errorf("%d calls after the claim was lost", n)
-	}
-}
-
-// TestUnreachableIsNotShared checks that a replica that cannot open a connection holds itself alone and probes by itself:
-// another replica may reach the api.
-func TestUnreachableIsNotShared(t *testing.T) {
-	f := newCouncil(2, 2)
-	d := f.desks[0]
-	j := &Job{Queue: d.Queue("r0k0", d.part), Seq: 1000, Policy: d.policy}
-	for range 2 {
-		d.OnCallEnd(j, CallEnd{Fault: true, Again: true, Detail: "connection refused", Started: d.now, Now: d.now})
-	}
-	if d.holds.breaker.closed() {
-		t.Fatal("the breaker is closed")
-	}
-	f.settle()
-	if n := f.starts(1); f.version != 0 || n == 0 {
-		t.Errorf("%d writes; the replica that reaches the api makes %d calls", f.version, n)
-	}
-	f.pass(8 * time.Second)
-	if n := f.starts(0); n != 1 {
-		t.Errorf("the replica that could not reach the api makes %d calls to try again", n)
 	}
 }
 
@@ -298,7 +168,7 @@ func TestLoweredRateIsShared(t *testing.T) {
 		f.settle()
 	}
 	for i, d := range f.desks {
-		if got := d.holds.governor.ceiling; got != whole/2 {
+		if got := d.Holds.governor.ceiling; got != whole/2 {
 			t.Errorf("replica %d has %d of %d of the rate left", i, got, whole)
 		}
 	}
@@ -306,13 +176,13 @@ func TestLoweredRateIsShared(t *testing.T) {
 	f.end(1, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}})
 	f.settle()
 	for i, d := range f.desks {
-		if got := d.holds.governor.ceiling; got > whole/2 || got < whole/4 {
+		if got := d.Holds.governor.ceiling; got > whole/2 || got < whole/4 {
 			t.Errorf("replica %d has %d of %d left", i, got, whole)
 		}
 	}
 	f.pass(2 * time.Minute)
 	for i, d := range f.desks {
-		if d.turn(); d.shareOf(f.entry, d.now) != whole {
+		if d.turn(); d.Findings.shareOf(f.entry, d.now) != whole {
 			t.Errorf("replica %d: the rate does not grow back", i)
 		}
 	}
@@ -323,13 +193,13 @@ func TestSlowPaceIsDivided(t *testing.T) {
 	shared := bucket.Limit{Name: "all", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 1}}
 	pause := func(replicas int) time.Duration {
 		d := newDesk(fast(4), shared)
-		d.Divide(replicas)
-		d.holds.governor.restart(d.now)
-		d.holds.governor.ramp = whole / 2
+		d.Findings.Divide(replicas)
+		d.Holds.governor.restart(d.now)
+		d.Holds.governor.ramp = whole / 2
 		d.add("key")
 		for range 20 {
 			if d.grant(); d.inPhase(calling) > 0 {
-				return d.now.Until(d.holds.governor.next)
+				return d.now.Until(d.Holds.governor.next)
 			}
 		}
 		t.Fatal("no call was granted")
@@ -337,30 +207,6 @@ func TestSlowPaceIsDivided(t *testing.T) {
 	}
 	if one, four := pause(0), pause(4); four < 3*one {
 		t.Errorf("one replica pauses %v, and each of four %v", one, four)
-	}
-}
-
-// TestMissedClosing checks that a replica takes over why the breaker is open, although it has not seen that the breaker
-// closed before.
-func TestMissedClosing(t *testing.T) {
-	f := newCouncil(3, 1)
-	fault := CallEnd{Fault: true, Again: true, Detail: "500"}
-	for range 2 {
-		f.end(0, fault)
-		f.end(2, fault)
-	}
-	f.pass(950 * time.Millisecond)
-	f.end(1, CallEnd{Denied: true, Detail: "401"})
-	f.tell(1)
-	f.learn(0)
-	f.pass(200 * time.Millisecond)
-	f.probe(1, false)
-	f.tell(1)
-	f.learn(2)
-	f.tell(2)
-	f.learn(0)
-	if b := &f.desks[0].holds.breaker; b.closed() || b.denied || b.why != "500" {
-		t.Errorf("%+v after %+v", *b, f.entry)
 	}
 }
 
@@ -394,19 +240,19 @@ func TestCouncilProperty(t *testing.T) {
 				f.probe(i, rapid.Bool().Draw(t, "fails"))
 			}
 			for k, d := range f.desks {
-				if d.holds.held != 0 && d.holds.held < own[k] && own[k] > d.now {
-					t.Fatalf("replica %d is held for %v less than its own answer asked", k, d.holds.held.Until(own[k]))
+				if d.Holds.held != 0 && d.Holds.held < own[k] && own[k] > d.now {
+					t.Fatalf("replica %d is held for %v less than its own answer asked", k, d.Holds.held.Until(own[k]))
 				}
 			}
 		}
 		f.settle()
 		for i, d := range f.desks {
-			b, first := &d.holds.breaker, &f.desks[0].holds.breaker
-			if b.closed() != first.closed() || b.denied != first.denied || d.holds.common.turn != f.entry.Turn || d.holds.common.turned {
+			b, first := &d.Holds.breaker, &f.desks[0].Holds.breaker
+			if b.closed() != first.closed() || b.denied != first.denied || d.Holds.common.turn != f.entry.Turn || d.Holds.common.turned {
 				t.Fatalf("replica %d: %+v\nreplica 0: %+v\nentry: %+v", i, *b, *first, f.entry)
 			}
-			if most := slices.Max(own); most > d.now.Add(tellLonger) && d.holds.held < most.Add(-tellLonger) {
-				t.Fatalf("replica %d is held until %v, and an answer asked for %v", i, d.holds.held, most)
+			if most := slices.Max(own); most > d.now.Add(tellLonger) && d.Holds.held < most.Add(-tellLonger) {
+				t.Fatalf("replica %d is held until %v, and an answer asked for %v", i, d.Holds.held, most)
 			}
 		}
 	})
@@ -415,15 +261,15 @@ func TestCouncilProperty(t *testing.T) {
 // probe makes and ends a probe of a replica, if it may make one.
 func (f *council) probe(i int, fails bool) {
 	d := f.desks[i]
-	turn, from := d.AwaitsProbe()
+	turn, from := d.Findings.AwaitsProbe()
 	if turn == 0 || from > d.now || f.read[i] != f.version {
 		return
 	}
-	if d.Claim(turn, d.now); !d.HasClaim() {
+	if d.Findings.Claim(turn, d.now); !d.Findings.HasClaim() {
 		return
 	}
 	j := &Job{Queue: d.Queue(fmt.Sprintf("r%dk0", i), d.part), Seq: 1000, Policy: d.policy}
-	d.holds.breaker.probe = j
+	d.Holds.breaker.probe = j
 	d.OnCallEnd(j, CallEnd{Fault: fails, Again: fails, Sent: true, Started: d.now, Now: d.now})
 }
 
@@ -449,7 +295,7 @@ func TestOwnHoldIsNotShared(t *testing.T) {
 	if n, shared := ends(0); n != 1 || shared {
 		t.Errorf("a hold that was not told ends %d times, shared: %v", n, shared)
 	}
-	f.desks[0].holds.spent = f.desks[0].now.Add(time.Second)
+	f.desks[0].Holds.spent = f.desks[0].now.Add(time.Second)
 	if n, shared := ends(0); n != 1 || shared {
 		t.Errorf("a spent budget ends %d times, shared: %v", n, shared)
 	}
@@ -486,37 +332,10 @@ func TestOtherClockDoesNotDenyAgain(t *testing.T) {
 	f.end(0, CallEnd{Denied: true, Detail: "401"})
 	f.settle()
 	d := f.desks[1]
-	until := d.holds.breaker.until
-	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
-	if f.settle(); d.holds.breaker.until != until || f.desks[0].holds.breaker.until != until {
-		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
-	}
-}
-
-// TestProbeAlone checks that a replica that cannot store a claim may probe without one, until it can.
-func TestProbeAlone(t *testing.T) {
-	f := newCouncil(2, 2)
-	d := f.desks[0]
-	if d.ProbeAlone() {
-		t.Error("there is a probe while the breaker is closed")
-	}
-	f.end(0, CallEnd{Denied: true})
-	f.pass(8 * time.Second)
-	if n := f.starts(0); n != 0 {
-		t.Fatalf("%d calls before the others know that the breaker is open", n)
-	}
-	if !d.ProbeAlone() || d.ProbeAlone() {
-		t.Error("ProbeAlone does not report a change once")
-	}
-	if d.turn(); d.holds.breaker.probe == nil {
-		t.Fatal("there is no probe")
-	}
-	f.settle()
-	if d.holds.breaker.probe != nil {
-		t.Error("there is a probe without a claim after the turn was stored")
-	}
-	if !f.claim(0) {
-		t.Error("the probe cannot be claimed any more")
+	until := d.Holds.breaker.until
+	d.Findings.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
+	if f.settle(); d.Holds.breaker.until != until || f.desks[0].Holds.breaker.until != until {
+		t.Errorf("the breaker is open for %v more", until.Until(d.Holds.breaker.until))
 	}
 }
 
@@ -531,38 +350,11 @@ func TestLostFindingIsToldAgain(t *testing.T) {
 	}
 }
 
-// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits, although
-// the claim comes later than the job's turn.
-func TestTheProbeYields(t *testing.T) {
-	f := newCouncil(2, 2)
-	f.end(0, CallEnd{Denied: true})
-	f.settle()
-	d := f.desks[0]
-	for range 2 {
-		f.pass(8 * time.Second)
-		if !f.claim(0) {
-			t.Fatal("no job wants to be the probe")
-		}
-		f.starts(0)
-		probe := d.holds.breaker.probe
-		if probe == nil {
-			t.Fatal("there is no probe")
-		}
-		if probe.tripped {
-			t.Fatalf("the job of %s is the probe again", probe.Queue.Key)
-		}
-		d.Pipe.end(probe)
-		fb := d.OnCallEnd(probe, CallEnd{Denied: true, Sent: true, Started: d.now, Now: d.now})
-		d.Rest(probe, fb.NotBefore)
-		f.settle()
-	}
-}
-
 // TestNearlyWholeRateIsNotTold checks that a rate that has almost grown back is not told to replicas that know of no
 // lower rate.
 func TestNearlyWholeRateIsNotTold(t *testing.T) {
 	f := newCouncil(2, 1)
-	g := &f.desks[0].holds.governor
+	g := &f.desks[0].Holds.governor
 	for share, writes := range map[int64]int{whole - tellLower: 0, whole - 2*tellLower: 1} {
 		f.entry, f.version, f.read = Finding{}, 0, make([]int, 2)
 		g.ceiling, g.lowered, g.grown = share, f.desks[0].now, f.desks[0].now
@@ -572,15 +364,15 @@ func TestNearlyWholeRateIsNotTold(t *testing.T) {
 	}
 }
 
-// TestMarkOfAnotherClockHoldsShortly checks that a mark of a denial that another replica's clock dates far ahead holds the
-// replicas no longer than a denial may, if they do not share a denial yet.
+// TestMarkOfAnotherClockHoldsShortly checks that a mark of a denial that another replica's clock dates far ahead holds
+// the replicas no longer than a denial may, if they do not share a denial yet.
 func TestMarkOfAnotherClockHoldsShortly(t *testing.T) {
 	f := newCouncil(2, 1)
 	d := f.desks[1]
-	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
+	d.Findings.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
 	f.settle()
 	for i, d := range f.desks {
-		if until, most := d.holds.breaker.until, d.now.Add(d.policy.Retry.Max); until == 0 || until > most {
+		if until, most := d.Holds.breaker.until, d.now.Add(d.policy.Retry.Max); until == 0 || until > most {
 			t.Errorf("replica %d: the breaker is open for %v, retry.max is %v", i, d.now.Until(until), d.policy.Retry.Max)
 		}
 	}
@@ -595,16 +387,16 @@ func TestLongFindingIsBounded(t *testing.T) {
 	long := Finding{At: said, Held: said.Add(300 * 24 * time.Hour), Why: "damage", Turn: 1, Until: said.Add(300 * 24 * time.Hour), Denied: true}
 	most := said.Add(max(MostHold, d.policy.Retry.Max, d.policy.Breaker.Max))
 	for range 3 {
-		d.Learn(long, d.now)
+		d.Findings.Learn(long, d.now)
 		d.now = d.now.Add(time.Hour)
 	}
-	if until := d.holds.held; until != most {
+	if until := d.Holds.held; until != most {
 		t.Errorf("the api is held for %v after it was said", said.Until(until))
 	}
-	if until := d.holds.breaker.until; until != most {
+	if until := d.Holds.breaker.until; until != most {
 		t.Errorf("the breaker is open for %v after it was said", said.Until(until))
 	}
-	if told, _ := d.Tell(long, d.now); told.Held > most || told.Until > most {
+	if told, _ := d.Findings.Tell(long, d.now); told.Held > most || told.Until > most {
 		t.Errorf("the replicas are told %+v", told)
 	}
 }

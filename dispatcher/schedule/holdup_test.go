@@ -150,11 +150,11 @@ func TestHoldup(t *testing.T) {
 		},
 		"a pause of its key": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Pause("a", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("a", Pause{}) })
 				for i := range uint64(5) {
 					r.job(time.Duration(3*i)*s, "a", 1+i)
 				}
-				r.at(10*s, func() { r.Resume("a", r.now) })
+				r.at(10*s, func() { r.Holds.Resume("a", r.now) })
 				r.job(0, "b", 100)
 			}, run: 30 * s, want: []want{{1, WaitPaused, "", 10 * s}, {3, WaitPaused, "", 4 * s}, {seq: 5}, {seq: 100}},
 		},
@@ -163,14 +163,14 @@ func TestHoldup(t *testing.T) {
 				r.job(0, "a", 1)
 				r.job(s, "a", 2)
 				r.job(2*s, "a", 3)
-				r.at(2*s+s/2, func() { r.Pause("", Pause{}) })
+				r.at(2*s+s/2, func() { r.Holds.Pause("", Pause{}) })
 				r.job(3*s, "a", 4)
-				r.at(10*s, func() { r.Resume("", r.now) })
+				r.at(10*s, func() { r.Holds.Resume("", r.now) })
 			}, run: 30 * s, want: []want{{seq: 1}, {seq: 2}, {seq: 3}, {4, WaitPaused, "", 7 * s}},
 		},
 		"a hold of the api": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Hold(nil, r.now.Add(10*s), "429") })
+				r.at(0, func() { r.Holds.Hold(nil, r.now.Add(10*s), "429") })
 				r.job(s, "a", 1)
 				r.job(2*s, "a", 2)
 			}, run: 30 * s, want: []want{{1, WaitAPIHeld, "", 9 * s}, {2, WaitAPIHeld, "", 8 * s}},
@@ -178,7 +178,7 @@ func TestHoldup(t *testing.T) {
 		"a hold of the key": {
 			key: slow, make: func(r *waitingRoom) {
 				r.job(0, "a", 1)
-				r.at(s/2, func() { r.Hold(r.Queue("a", r.part), r.now.Add(10*s), "429") })
+				r.at(s/2, func() { r.Holds.Hold(r.Queue("a", r.part), r.now.Add(10*s), "429") })
 				r.job(s, "a", 2)
 			}, run: 30 * s, want: []want{{seq: 1}, {2, WaitHeld, "", 9*s + s/2}},
 		},
@@ -229,7 +229,7 @@ func TestHoldup(t *testing.T) {
 			key: slow, make: func(r *waitingRoom) {
 				r.part.Open = false
 				r.job(0, "a", 1)
-				r.at(10*s, func() { r.OpenPartition(r.part) })
+				r.at(10*s, func() { r.Queues.OpenPartition(r.part) })
 			}, run: 30 * s, want: []want{{1, WaitReading, "", 10 * s}},
 		},
 		"a time when nobody had its queue": {
@@ -241,11 +241,11 @@ func TestHoldup(t *testing.T) {
 		},
 		"what was longest": {
 			key: slow, shared: []bucket.Limit{account}, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Pause("a", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("a", Pause{}) })
 				r.job(0, "a", 1)
-				r.at(3*s, func() { r.Resume("a", r.now); r.Hold(nil, r.now.Add(9*s), "429") })
-				r.at(12*s, func() { r.Pause("a", Pause{}) })
-				r.at(14*s, func() { r.Resume("a", r.now) })
+				r.at(3*s, func() { r.Holds.Resume("a", r.now); r.Holds.Hold(nil, r.now.Add(9*s), "429") })
+				r.at(12*s, func() { r.Holds.Pause("a", Pause{}) })
+				r.at(14*s, func() { r.Holds.Resume("a", r.now) })
 				r.job(10*s, "a", 2)
 				r.job(11*s, "b", 3)
 			}, run: 60 * s, want: []want{{1, WaitAPIHeld, "", 9 * s}, {3, WaitAPIHeld, "", s}},
@@ -253,13 +253,13 @@ func TestHoldup(t *testing.T) {
 		"a pause while it expired": {
 			key: slow, make: func(r *waitingRoom) {
 				r.at(0, func() { r.part.Expect(1, r.now.Add(10*s)) })
-				r.at(0, func() { r.Pause("", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("", Pause{}) })
 				r.job(0, "a", 1)
 			}, run: 30 * s, want: []want{{1, WaitPaused, "", 10 * s}},
 		},
 		"a hold that explains nothing": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Hold(nil, r.now.Add(2*s), "429") })
+				r.at(0, func() { r.Holds.Hold(nil, r.now.Add(2*s), "429") })
 				for i := range uint64(50) {
 					r.job(0, "a", 1+i)
 				}
@@ -267,11 +267,11 @@ func TestHoldup(t *testing.T) {
 		},
 		"nothing since it came": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Pause("a", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("a", Pause{}) })
 				for i := range uint64(20) {
 					r.job(0, "a", 1+i)
 				}
-				r.at(100*s, func() { r.Resume("a", r.now) })
+				r.at(100*s, func() { r.Holds.Resume("a", r.now) })
 				r.job(105*s, "a", 50)
 			}, run: 150 * s, want: []want{{20, WaitPaused, "", 100 * s}, {seq: 50}},
 		},
@@ -342,5 +342,109 @@ func TestMostCauses(t *testing.T) {
 	q.holdups.turn(s.causes.of(limit(100)), tickOf(now))
 	if got := s.At(now.Add(time.Hour)).HoldupOf(&Job{Queue: q}, now); got.Limit != "limit100" {
 		t.Errorf("%+v is told, want limit100", got)
+	}
+}
+
+// TestMissedBurstIsCalled checks that a key's slow rate gets back all slots of a burst, granted one by one as under a
+// shared limit, if a busy machine misses the first of them. All calls are then made at once.
+func TestMissedBurstIsCalled(t *testing.T) {
+	const burst = 10
+	start := bucket.Micros(1_700_000_000_000_000)
+	now := start
+	rules := bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: burst, Per: time.Hour, Burst: burst}, Capacity: 100, InFlight: burst},
+		Shared: []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}}},
+		Jitter: 5 * time.Millisecond,
+	}
+	store, err := bucket.NewMemory(rules, func() bucket.Micros { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pace := Pace{PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}
+	s := New(&Policy{Rules: rules}, pace, func(string) bucket.Micros { return 0 })
+	p := &Partition{Open: true}
+	for seq := range uint64(burst) {
+		s.Push("k", seq+1, p)
+	}
+	var stuck *Job
+	asks, calls := 0, 0
+	for now < start.Add(time.Second) {
+		fx := s.Step(now)
+		for _, j := range fx.Load {
+			j.Policy, j.Costs = s.policy, []int64{1}
+			s.Loaded(j)
+		}
+		for _, j := range fx.Start {
+			if stuck == nil {
+				stuck = j
+				continue
+			}
+			calls++
+			s.Sent(j, now)
+		}
+		if err := store.Settle(t.Context(), fx.Unused); err != nil {
+			t.Fatal(err)
+		}
+		if len(fx.Asks) > 0 {
+			a, err := store.Reserve(t.Context(), fx.Asks)
+			s.Answer(&fx, Reply{Sent: now, Came: now, Answers: a, Err: err})
+			if asks += len(fx.Asks); asks == burst {
+				now = now.Add(50 * time.Millisecond)
+				s.Unstart(stuck)
+			}
+			continue
+		}
+		if s.Next(now) > now {
+			now = now.Add(time.Millisecond)
+		}
+	}
+	if calls != burst || s.Forfeited != burst {
+		t.Errorf("%d of %d calls were made within a second, and %d slots were missed", calls, burst, s.Forfeited)
+	}
+}
+
+// TestBusyMachine checks that a machine on which a thousand calls are due, and which sends one in a millisecond, spends
+// most of its time on calls that leave. Each call that misses its slot costs it as much as one that leaves.
+func TestBusyMachine(t *testing.T) {
+	d := newDesk(fast(4))
+	for range 10 {
+		d.add(names("k", 100)...)
+	}
+	const spans = 900
+	var due []*Job
+	left := 0
+	for range spans {
+		fx := d.turn()
+		due = append(due, fx.Start...)
+		r := Reply{Sent: d.now, Came: d.now}
+		for _, a := range fx.Asks {
+			grants := make([]bucket.Grant, a.Want)
+			for i := range grants {
+				grants[i] = bucket.Grant{At: d.now, TAT: d.now.Add(d.spacing)}
+			}
+			r.Answers = append(r.Answers, bucket.Answer{Grants: grants})
+		}
+		if len(fx.Asks) > 0 {
+			d.Answer(&fx, r)
+		}
+		d.now = d.now.Add(time.Millisecond)
+		if len(due) == 0 {
+			continue
+		}
+		j := due[0]
+		if due = due[1:]; d.now > d.At(d.now).Latest(j) {
+			d.Unstart(j)
+			continue
+		}
+		left++
+		d.Sent(j, d.now)
+		d.Ended(j, nil, d.now)
+		d.Finished(j)
+	}
+	if t.Logf("%d calls left in %d ms, %d slots were missed", left, spans, d.Forfeited); left < spans/2 || d.Forfeited > 2*int64(left) {
+		t.Error("the machine was busy with calls that missed their slots")
+	}
+	if e := &d.Pipe.exit; e.leaving > int(e.most) || e.leaving < 0 {
+		t.Errorf("%d jobs count as leaving, of at most %v", e.leaving, e.most)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
+	"weir/dispatcher/schedule/limits"
 )
 
 // View reports the state of a schedule at one moment. It decides nothing and changes nothing that a decision depends
@@ -45,7 +47,13 @@ type KeyState struct {
 
 // byPriority returns the number of the queue's unfinished jobs of each priority that has any, nil if all are normal.
 func (q *KeyQueue) byPriority() map[string]int {
-	depths := q.uncalledOf()
+	var depths [len(bucket.Priorities)]int
+	for _, p := range q.waits.Priorities() {
+		depths[p-bucket.High] = q.waits.Of(p).Size()
+	}
+	for _, j := range q.Jobs {
+		depths[j.Priority-bucket.High] += 1 + len(j.members)
+	}
 	for _, j := range q.polled {
 		depths[j.Priority-bucket.High]++
 	}
@@ -100,26 +108,15 @@ const (
 func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
-func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) + q.packed() }
-
-// uncalledOf is uncalled for each priority, in the order of bucket.Priorities.
-func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {
-	for _, p := range q.waits.priorities() {
-		of[p-bucket.High] = q.waits.of(p).size()
-	}
-	for _, j := range q.Jobs {
-		of[j.Priority-bucket.High] += 1 + len(j.members)
-	}
-	return of
-}
+func (q *KeyQueue) uncalled() int { return q.waits.Size() + len(q.Jobs) + q.packed() }
 
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
 	state := KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
-		InFlight: q.count(calling) + int(q.held), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
+		InFlight: q.Jobs.count(calling) + int(q.held), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), appointment{})),
+		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), backlog.Appointment{})),
 		Waits:  v.waits(q),
 		Jobs:   q.byPriority(),
 	}
@@ -134,14 +131,14 @@ func (q *KeyQueue) isHeld() bool { return int64(q.held) >= q.Limits.InFlight }
 
 // InspectPaused returns the state of a key without jobs if the key or its api is paused. Otherwise ok is false.
 func (v View) InspectPaused(key string) (state KeyState, ok bool) {
-	pause := v.s.holds.paused.of(key)
+	pause := v.s.Holds.paused.of(key)
 	if pause == nil {
 		return KeyState{}, false
 	}
-	limits := v.s.policy.LimitsOf(key)
+	own := v.s.policy.LimitsOf(key)
 	return KeyState{
-		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: v.rateState(limits.Rate),
-		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), appointment{}, likely)), Waits: pause.waiting(),
+		Key: key, Capacity: own.Capacity, MaxInFlight: own.InFlight, Rate: v.rateState(own.Rate),
+		WaitMS: waitMS(v.now, forecast{v, limits.Likely}.at(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), backlog.Appointment{})), Waits: pause.waiting(),
 	}, true
 }
 
@@ -173,7 +170,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 		jobs = append(jobs, state)
 		return len(jobs) < limit
 	}
-	for _, j := range q.listPolled(limit) {
+	for _, j := range q.polled.first(limit) {
 		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: JobPolling, Priority: PriorityName(j.Priority)}, Never) {
 			return jobs
 		}
@@ -181,7 +178,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	for p, j := range q.inOrder {
 		if j == nil {
 			without++
-			if !list(JobState{Seq: p.seq, Phase: JobWaits, Priority: PriorityName(p.of)}, v.called(q, p.of, without)) {
+			if !list(JobState{Seq: p.Seq, Phase: JobWaits, Priority: PriorityName(p.Of)}, v.called(q, p.Of, without)) {
 				return jobs
 			}
 			continue
@@ -208,30 +205,13 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 			}
 		}
 	}
-	for l, of := range q.waits.allEarly {
+	for l, of := range q.waits.AllEarly {
 		without++
-		if !list(JobState{Seq: l.seq, Phase: JobNotBefore, Priority: PriorityName(of)}, v.ofQueue(q, of, without, l)) {
+		if !list(JobState{Seq: l.Seq, Phase: JobNotBefore, Priority: PriorityName(of)}, v.ofQueue(q, of, without, l)) {
 			return jobs
 		}
 	}
 	return jobs
-}
-
-// Running yields a queue's jobs whose calls run or whose outcomes are being stored, with the times of their slots.
-func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
-	for _, j := range q.Jobs {
-		if j.Phase != calling && j.Phase != settling {
-			continue
-		}
-		if !yield(JobState{Seq: j.Seq, Phase: j.inspect(), Calls: j.Calls, Priority: PriorityName(j.Priority)}, j.At) {
-			return
-		}
-		for _, m := range j.members {
-			if !yield(JobState{Seq: m.Seq, Phase: j.inspect(), Calls: m.Calls, Priority: PriorityName(m.Priority)}, j.At) {
-				return
-			}
-		}
-	}
 }
 
 // PhaseOf returns how far a job has come, and how many calls of it were made. The phase is "" if the queue does not
@@ -243,10 +223,8 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 		}
 		return j.inspect(), j.Calls
 	}
-	for _, p := range q.waits.priorities() {
-		if _, waits := q.waits.of(p).placeOf(seq); waits {
-			return JobWaits, 0
-		}
+	if q.waits.IsDue(seq) {
+		return JobWaits, 0
 	}
 	return "", 0
 }
@@ -257,27 +235,21 @@ func (v View) called(q *KeyQueue, of bucket.Priority, n int) bucket.Micros {
 	if q.isHeld() {
 		return Never
 	}
-	return max(v.ofQueue(q, of, n, appointment{}), v.gathersUntil(q, nil, of))
-}
-
-// ofQueue forecasts the queue's n-th call without a slot, counted from 1. of is the priority of that call's job. own is
-// the job's appointment if the job is early.
-func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own appointment) bucket.Micros {
-	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, likely)
+	return max(v.ofQueue(q, of, n, backlog.Appointment{}), v.gathersUntil(q, nil, of))
 }
 
 // inOrder yields the queue's jobs that are being called or may be called, in order. The Job is nil if the job is still
 // in the backlog.
-func (q *KeyQueue) inOrder(yield func(spot, *Job) bool) {
-	waiting, jobs := q.waits.callable(), q.near()
+func (q *KeyQueue) inOrder(yield func(backlog.Spot, *Job) bool) {
+	waiting, jobs := q.waits.Callable(), q.near()
 	for {
-		p, waits := waiting.next()
+		p, waits := waiting.Next()
 		var j *Job
 		switch {
-		case len(jobs) > 0 && (!waits || q.precedes(jobs[0]) || jobs[0].spot().compare(p) < 0):
+		case len(jobs) > 0 && (!waits || q.precedes(jobs[0]) || jobs[0].spot().Compare(p) < 0):
 			p, j, jobs = jobs[0].spot(), jobs[0], jobs[1:]
 		case waits:
-			waiting.pass(p)
+			waiting.Pass(p)
 		default:
 			return
 		}
@@ -315,32 +287,32 @@ type Counts struct {
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
-	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.polling.jobs, Polled: v.s.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
+	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.Pipe.polling.jobs, Polled: v.s.Pipe.polling.jobs, Keys: len(v.s.Queues.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.Holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
 // Uses returns how much this process uses of rates and of limits of calls in flight: the shared limits come first, then
 // those of this replica alone.
-func (v View) Uses() (uses []LimitUse) {
+func (v View) Uses() (uses []limits.Use) {
 	for i := range v.s.Shared {
-		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.running()); counted {
+		if u, counted := v.s.Shared[i].Use(&v.s.policy.Rules, v.now, v.running()); counted {
 			uses = append(uses, u)
 		}
 	}
-	return append(uses, v.s.replica.uses(&v.s.policy.Rules, v.now, v.running())...)
+	return append(uses, v.s.gate.replica.Uses(&v.s.policy.Rules, v.now, v.running())...)
 }
 
 // ClosedUntil returns the time before which no request about a key, neither a call nor an inquiry, may be sent to the
 // api. It returns Never while the key or the api is paused, and 0 if requests may be sent now.
 func (v View) ClosedUntil(key string) bucket.Micros {
-	return v.s.holds.closedUntil(key, v.s.byKey[key], v.now)
+	return v.s.Holds.closedUntil(key, v.s.Queues.byKey[key], v.now)
 }
 
 // IsPaused reports whether an operator has paused a key, or the api.
-func (v View) IsPaused(key string) bool { return v.s.holds.paused.of(key) != nil }
+func (v View) IsPaused(key string) bool { return v.s.Holds.paused.of(key) != nil }
 
 // Holds lists the holds in force now: first the api's hold, then at most limit of the keys' holds, ordered by when they
 // end. keys is the number of all held keys.
-func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }
+func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.Holds.list(limit, v.now) }
 
 // LimiterDown reports whether the store of the limits did not answer the last round of asks. Calls then wait.
 func (v View) LimiterDown() bool { return v.s.store.isDown() }
@@ -348,12 +320,12 @@ func (v View) LimiterDown() bool { return v.s.store.isDown() }
 // near returns how many calls the shared limits let start within LongWait, less one. It also returns whether that
 // number is known, and the limit that lets the fewest start.
 func (v View) near() (n float64, known bool, by string) {
-	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
+	return v.s.Shared.Near(v.now, v.s.Pipe.calls, v.s.Pipe.polling.held, v.s.Pipe.callTime)
 }
 
 // running returns how many calls of this process count against limits of calls in flight. These are the running calls,
 // and the operations that hold their slots.
-func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
+func (v View) running() int { return v.s.Pipe.calls + v.s.Pipe.polling.held }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
 // LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other processes or
@@ -361,11 +333,11 @@ func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 // every grant.
 func (v View) width() int {
 	n, known, _ := v.near()
-	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.sharesStore()) {
+	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.Pipe.pace.sharesStore(&v.s.policy.Rules)) {
 		n = min(n, v.s.Pipe.grantedLately(v.now))
 	}
-	if v.s.replica.any() {
-		n = min(n, v.s.replica.near(v.now, v.s.onWay()))
+	if v.s.gate.replica.Any() {
+		n = min(n, v.s.gate.replica.Near(v.now, v.s.Pipe.underWay()))
 	}
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
 }
@@ -390,4 +362,13 @@ func (v View) Asking() bool { return v.s.store.isAsked() }
 func (v View) Unfinished() int { return v.s.census.unfinished }
 
 // Denied reports whether no calls are made because the api denies weir.
-func (v View) Denied() bool { return v.s.holds.breaker.denied }
+func (v View) Denied() bool { return v.s.Holds.breaker.denied }
+
+// Callable returns the time before which no call of a queue starts because of the queue's own holds, rate and calls in
+// flight. It returns Never if operations hold all slots of the queue. It ignores pauses, and holds of the whole api.
+func (v View) Callable(q *KeyQueue) bucket.Micros {
+	if q.isHeld() {
+		return Never
+	}
+	return max(q.brake.held, q.brake.earliest(), q.crowded(), v.s.policy.NextSlot(q, v.now))
+}

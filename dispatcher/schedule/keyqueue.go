@@ -4,6 +4,9 @@ import (
 	"slices"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
+	"weir/dispatcher/schedule/limits"
+	"weir/dispatcher/schedule/turns"
 )
 
 // KeyQueue holds one key's unfinished jobs, in the order in which they were accepted. A key without jobs has no queue,
@@ -13,21 +16,21 @@ type KeyQueue struct {
 	Key       string
 	Partition *Partition
 	Limits    *bucket.KeyLimits
-	Jobs      []*Job // jobs near their call or past it, in the order of their calls
+	Jobs      Jobs
 
-	waits waits
+	waits backlog.Backlog
 	keyPace
-	seat    seat
+	seats   turns.Seats[*KeyQueue]
 	brake   brake
 	entry   entry
 	holdups holdups // what kept the queue's jobs from being called lately
 
-	polled  map[uint64]*Job // by sequence: jobs whose operations go on at the api
-	held    int32           // operations of the queue that hold their slots
-	cancels bool            // some of its jobs may be cancelled and not have ended yet
-	kept    bool            // the queue has no jobs, and is kept for what it remembers
-	Met     bool            // while its partition is read: a job was seen
-	Unread  bool            // while its partition is read: more must be read first
+	polled  operations // jobs whose operations go on at the api
+	held    int32      // operations of the queue that hold their slots
+	cancels bool       // some of its jobs may be cancelled and not have ended yet
+	kept    bool       // the queue has no jobs, and is kept for what it remembers
+	Met     bool       // while its partition is read: a job was seen
+	Unread  bool       // while its partition is read: more must be read first
 
 	arrived uint64 // jobs that came since the queue was created, except those that a takeover found
 }
@@ -51,33 +54,31 @@ const (
 // Job is what the schedule knows of one job that is near its call, or past it. Of a waiting job the schedule knows only
 // the sequence.
 type Job struct {
-	Of        Payload // the dispatcher's data of the job, nil until there is some
-	Queue     *KeyQueue
-	Seq       uint64
-	place     place
-	tag       tag // 0: its key had only normal jobs
-	Priority  bucket.Priority
-	turn      bucket.Priority // the priority whose turn at shared limits the job takes, once it is made ready: see turnOf
-	Phase     Phase
-	Policy    *Policy       // the policy by which it was last made ready
-	Grant     bucket.Grant  // by the store's clock
-	At, last  bucket.Micros // when and until when its call may start, by our clock
-	asked     bucket.Micros // when its slot was asked for
-	base      bucket.Micros // offset.base when at and last were computed
-	Costs     []int64
-	reserved  *grants       // the grants that count it; nil: none
-	began     bucket.Micros // when its last call started
-	Deadline  bucket.Micros // 0: none
-	NotBefore bucket.Micros // the time of its retry, or the time that its producer asked for
-	Failed    string        // how the last call failed, if another one follows
-	Refused   string        // the limit that its cost can never pass, or the spent budget that ends it
-	limited   bool          // it rests because of a limit: NotBefore is not the time of a retry
-	tripped   bool          // its last call failed while the breaker was open: an operator may end its wait
-	yielded   int           // breaker.opened when it last let other jobs go first
-	Calls     int           // calls made so far
-	Deaths    int           // owners in a row that died with its call under way
-	judged    bucket.Micros // when the schedule learned that its last call had ended
-	denials   int           // calls that were denied
+	Of          Payload // the dispatcher's data of the job, nil until there is some
+	Queue       *KeyQueue
+	Seq         uint64
+	place       backlog.Place
+	tag         backlog.Tag // 0: its key had only normal jobs
+	Priority    bucket.Priority
+	turn        bucket.Priority // whose turn at shared limits it takes once it is made ready: see turnOf
+	Phase       Phase
+	Policy      *Policy       // the policy by which it was last made ready
+	Grant       bucket.Grant  // by the store's clock
+	At, last    bucket.Micros // when and until when its call may start, by our clock
+	asked       bucket.Micros // when its slot was asked for
+	base        bucket.Micros // offset.base when at and last were computed
+	limits.Call               // what the shared limits know of its call
+	Deadline    bucket.Micros // 0: none
+	NotBefore   bucket.Micros // the time of its retry, or the time that its producer asked for
+	Failed      string        // how the last call failed, if another one follows
+	Refused     string        // the limit that its cost can never pass, or the spent budget that ends it
+	limited     bool          // it rests because of a limit: NotBefore is not the time of a retry
+	tripped     bool          // its last call failed while the breaker was open: an operator may end its wait
+	yielded     int           // breaker.opened when it last let other jobs go first
+	Calls       int           // calls made so far
+	Deaths      int           // owners in a row that died with its call under way
+	judged      bucket.Micros // when the schedule learned that its last call had ended
+	denials     int           // calls that were denied
 	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key
 	// overtakes it.
 	Unseen    bool
@@ -95,7 +96,7 @@ type Job struct {
 	carries   bool   // one of the members was never called
 	Bond      *Bond  // the pack in which it must be called again; nil for none
 	awaits    string // names the equal job for whose answer it waits; "": it waits for none
-	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending
+	lapsed    bool   // its deadline passed while it waited: it counts in Queues.ending
 }
 
 // Payload is the dispatcher's data of a job. Unload frees the memory that it holds, because the job is not near its
@@ -109,66 +110,33 @@ func (j *Job) unload() {
 	}
 }
 
-// dequeue takes the first waiting job of a priority that may be called, and counts it as a call. There must be such a
-// job.
-func (q *KeyQueue) dequeue(p bucket.Priority) *Job {
-	j := q.drop(p)
-	if q.waits.classes != nil {
-		q.waits.classes.took(p)
-	}
-	return j
-}
-
-// takeAhead takes the first waiting job of a priority that may be called, before its slot is near. The job counts as a
-// call only when it is made ready.
-func (q *KeyQueue) takeAhead(p bucket.Priority) *Job {
-	j := q.drop(p)
-	if q.waits.classes != nil {
-		q.waits.classes.follow(p)
-	}
-	return j
-}
-
-// drop takes the first waiting job of a priority that may be called, without counting it as a call. There must be such
-// a job.
-func (q *KeyQueue) drop(p bucket.Priority) *Job {
-	b := q.waits.of(p)
-	at, _ := b.next()
-	b.pass(at)
-	return q.begin(q.waits.spotOf(p, at, 0))
-}
-
 // Extract removes a sequence from the waiting ones, at any place, and makes a Job of it. It panics if the sequence does
 // not wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
-	for _, of := range q.waits.priorities() {
-		b := q.waits.of(of)
-		p, notBefore, was := b.take(seq)
-		switch was {
-		case notThere:
-			continue
-		case wasEarly:
-			s.census.early--
-		case wasDue:
-			s.census.callable[of-bucket.High]--
-		}
-		j := q.begin(q.waits.spotOf(of, p, b.before(p)))
-		j.NotBefore = notBefore
-		return j
+	at, notBefore, was := q.waits.Extract(seq)
+	switch was {
+	case backlog.Absent:
+		panic("schedule: a job that does not wait is to leave the waiting ones")
+	case backlog.Early:
+		s.census.early--
+	case backlog.Due:
+		s.turns.Goes(at.Of, 1)
 	}
-	panic("schedule: a job that does not wait is to leave the waiting ones")
+	j := q.begin(at)
+	j.NotBefore = notBefore
+	return j
 }
 
 // begin makes a Job of a sequence that was removed from the waiting ones.
-func (q *KeyQueue) begin(s spot) *Job {
+func (q *KeyQueue) begin(s backlog.Spot) *Job {
 	j := q.jobOf(s)
 	q.insert(j)
 	return j
 }
 
 // jobOf makes a Job of a sequence, and does not add it to the queue's jobs.
-func (q *KeyQueue) jobOf(s spot) *Job {
-	return &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
+func (q *KeyQueue) jobOf(s backlog.Spot) *Job {
+	return &Job{Queue: q, Seq: s.Seq, place: s.Place, Priority: s.Of, tag: s.At, Deadline: q.Partition.takeDeadline(s.Seq)}
 }
 
 // Job returns the Job of a sequence. It returns nil if the sequence still waits in the backlog or is not in the queue.
@@ -183,9 +151,6 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 	}
 	return q.polled[seq]
 }
-
-// seat returns the seat that the job's queue has among the turns of the job's turn priority.
-func (j *Job) seat() *seat { return j.Queue.seatOf(j.turn) }
 
 // turnOf returns the priority whose turn at shared limits a job takes, or would take. This is the job's own priority.
 // But in a slow key (isSlow) it is the priority whose turn it was when the job was made ready.
@@ -203,30 +168,12 @@ func (q *KeyQueue) remove(j *Job) {
 	}
 }
 
-// count returns the number of jobs in any of these phases.
-func (q *KeyQueue) count(phases ...Phase) int { return q.countOf(allClasses, phases...) }
+// Seats returns the queue's seats among the turns.
+func (q *KeyQueue) Seats() *turns.Seats[*KeyQueue] { return &q.seats }
 
-// countOf is count for the jobs that take the turns of these priorities.
-func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
-	var wanted uint // a bit for each
-	for _, p := range phases {
-		wanted |= 1 << p
-	}
-	n := 0
-	for _, j := range q.Jobs {
-		if some.has(j.turnOf()) {
-			n += int(wanted >> j.Phase & 1)
-		}
-	}
-	return n
-}
-
-// ungranted returns the number of jobs that are on their way to a slot and have none yet. ungrantedOf counts only those
-// that take the turn of one priority.
-func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
-
-func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {
-	return q.countOf(classSet(0).with(p), staging, ready, asking)
+// Ungranted returns the number of jobs that take the turn of a priority, are on their way to a slot and have none yet.
+func (q *KeyQueue) Ungranted(p bucket.Priority) int {
+	return q.Jobs.countOf(classSet(0).with(p), staging, ready, asking)
 }
 
 // Rank returns the position of a sequence among the queue's jobs, 0 if the queue does not have it. It also returns the
@@ -249,39 +196,35 @@ func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
 		if j.Seq == seq || j == lead {
 			n = i + 1
 			if !q.precedes(j) {
-				n += q.waits.before(j.spot())
+				n += q.waits.Before(j.spot())
 			}
 			return n, j.NotBefore
 		}
 	}
-	for _, of := range q.waits.priorities() {
-		b := q.waits.of(of)
-		if p, ok := b.placeOf(seq); ok {
-			s := q.waits.spotOf(of, p, b.before(p))
-			n := 1 + q.waits.before(s)
-			for _, j := range q.Jobs {
-				if q.precedes(j) || j.spot().compare(s) < 0 {
-					n++
-				}
-			}
-			return n, 0
-		}
-		for l := range b.early.all {
-			if l.seq == seq {
-				return q.uncalled() - q.waits.notDue() + q.waits.earlyBefore(l) + 1, l.at
-			}
+	at, early, is := q.waits.Find(seq)
+	switch is {
+	case backlog.Absent:
+		return 0, 0
+	case backlog.Early:
+		return q.uncalled() - q.waits.NotDue() + q.waits.EarlyBefore(early) + 1, early.At
+	case backlog.Due:
+	}
+	n = 1 + q.waits.Before(at)
+	for _, j := range q.Jobs {
+		if q.precedes(j) || j.spot().Compare(at) < 0 {
+			n++
 		}
 	}
-	return 0, 0
+	return n, 0
 }
 
 // precedes reports whether a job has its slot or is past it, and so comes before all jobs of its key that have no slot,
 // whatever their priorities. In a key with only normal jobs it returns false, because q.Jobs is in that order already.
-func (q *KeyQueue) precedes(j *Job) bool { return q.waits.classes != nil && j.Phase >= granted }
+func (q *KeyQueue) precedes(j *Job) bool { return q.waits.IsMixed() && j.Phase >= granted }
 
 // near returns the queue's Jobs in the order in which reports list them: first those that precede all others.
 func (q *KeyQueue) near() []*Job {
-	if q.waits.classes == nil {
+	if !q.waits.IsMixed() {
 		return q.Jobs
 	}
 	jobs := slices.Clone(q.Jobs)
@@ -323,16 +266,7 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
-	for _, p := range q.waits.priorities() {
-		more := true
-		q.waits.of(p).seqs(func(seq uint64) bool {
-			more = yield(seq)
-			return more
-		})
-		if !more {
-			return
-		}
-	}
+	q.waits.Seqs(yield)
 }
 
 // Idle yields the queue's jobs that rest, and those that are polled.
@@ -342,7 +276,7 @@ func (q *KeyQueue) Idle(yield func(*Job) bool) {
 			return
 		}
 	}
-	q.Polled(yield)
+	q.polled.all(yield)
 }
 
 // Empty reports whether the key has no unfinished jobs.
@@ -367,15 +301,26 @@ func (q *KeyQueue) crowded() bucket.Micros {
 // free returns how many more calls the queue may have in flight or ask for. again is the time at which this number
 // grows without an event, Never if it does not.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = q.Limits.InFlight-int64(int(q.held)+q.count(asking, granted, calling)), Never
-	if q.Orphaned > 0 && q.Partition.Leftover > now {
-		n, again = n-int64(q.Orphaned), q.Partition.Leftover
-	}
-	return n, again
+	return q.Limits.InFlight - int64(q.Jobs.count(asking, granted, calling)) - q.lent(now), q.returned(now)
 }
 
-// Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
-func (q *KeyQueue) Busy() bool { return q.count(granted, calling, settling) > 0 }
+// lent returns how many of the key's slots its jobs cannot get, because operations hold them or calls of the previous
+// owner may still run.
+func (q *KeyQueue) lent(now bucket.Micros) int64 {
+	n := int64(q.held)
+	if q.Partition.Leftover > now {
+		n += int64(q.Orphaned)
+	}
+	return n
+}
+
+// returned returns when the calls of the previous owner no longer count, Never if there are none.
+func (q *KeyQueue) returned(now bucket.Micros) bucket.Micros {
+	if q.Orphaned == 0 || q.Partition.Leftover <= now {
+		return Never
+	}
+	return q.Partition.Leftover
+}
 
 // Settle marks as settling a job that was found in the stream. The schedule then starts no call for it.
 func (j *Job) Settle() { j.Phase = settling }
@@ -401,3 +346,158 @@ func (q *KeyQueue) UnderWay(seq uint64) *Job {
 
 // Rests reports whether the job waits for its next call.
 func (j *Job) Rests() bool { return j.Phase == resting }
+
+// Early returns how many of a queue's jobs are not due at now.
+func (q *KeyQueue) Early(now bucket.Micros) int { return q.waits.NotDueAt(now) }
+
+// Delays reports whether jobs of the queue asked not to be called before a time. When the partition has been read, the
+// schedule must look at such a queue: a job may be due although no later job has come to release it.
+func (q *KeyQueue) Delays() bool { return q.waits.HasEarly() }
+
+// nextDue returns when a queue's first early job is due, Never while the partition is still being read.
+func (q *KeyQueue) nextDue() bucket.Micros {
+	if q.Partition.Reading {
+		return Never
+	}
+	return q.waits.FirstDue()
+}
+
+// keyPace is the state of a key's own rate: up to when its slots are used, and when it may ask for the next. TAT
+// decreases only when slots are given back, or under new rules. The store knows the pace, unless the pace is cold.
+type keyPace struct {
+	TAT      bucket.Micros // after the last grant that this process knows of, by our clock
+	floor    bucket.Micros // the TAT that the ledger has, by the store's clock
+	slipped  bucket.Micros // the TAT of a call that left late, from which to continue; 0 if none did
+	askAt    bucket.Micros // the store said not to ask before then
+	binds    string        // the limit that, by the store's last answer, refuses slots
+	Noted    bucket.Micros // the TAT that the flight recorder noted for lost calls, 0 if none
+	Orphaned int32         // calls of the previous owner that may still run: see Partition.Leftover
+	cold     bool          // the next ask must carry TAT: the store may have forgotten it
+	passed   bool          // the ask under way is stale: since it was sent, a slot was given back or a call left late
+	LookedUp bool          // the ledger has been asked for the pace
+	Unsure   bool          // a call may have run when its process died: the pace is not known
+}
+
+// GoOnFrom makes the queue continue its key's pace from a theoretical arrival time. The next ask reports it to the
+// store.
+func (p *keyPace) GoOnFrom(tat bucket.Micros) { p.TAT, p.cold = max(p.TAT, tat), true }
+
+// Remind makes the queue's next ask tell a store on another machine what the ledger knows of the pace, in case that
+// store has lost its latest state. Without a loss, such a store knows every slot that it granted. theirs is the
+// ledger's TAT by the store's clock.
+func (p *keyPace) Remind(theirs bucket.Micros) { p.floor, p.cold = theirs, true }
+
+// slip notes that a granted call left late, at now. The calls behind it must not come too close to it.
+func (p *keyPace) slip(g bucket.Grant, now bucket.Micros) { p.slipped = g.TAT - g.At + now }
+
+// takeSlip makes the pace continue from the call that left late.
+func (p *keyPace) takeSlip() {
+	p.GoOnFrom(p.slipped)
+	p.slipped = 0
+}
+
+// confirm applies a grant: the store knows the pace now.
+func (p *keyPace) confirm(tat bucket.Micros) { p.TAT, p.cold = tat, false }
+
+// refused notes the limit that refused the queue a slot. askAt is the time before which the queue must not ask again
+// because of its own rate, 0 for none.
+func (p *keyPace) refused(by string, askAt bucket.Micros) { p.binds, p.askAt = by, askAt }
+
+// lower bounds the TAT by that of a full bucket under new rules. full is the latter by our clock, and theirs by the
+// store's clock, 0 if the store's clock is not known. The queue may ask again at once.
+func (p *keyPace) lower(full, theirs bucket.Micros) {
+	p.TAT, p.slipped, p.askAt = min(p.TAT, full), min(p.slipped, full), 0
+	if theirs != 0 {
+		p.floor = min(p.floor, theirs)
+	}
+}
+
+// untold returns the TAT that the store does not know yet; 0 if it knows the pace.
+func (p *keyPace) untold() bucket.Micros {
+	if !p.cold {
+		return 0
+	}
+	return p.TAT
+}
+
+// spot returns the job's place among all jobs of its key.
+func (j *Job) spot() backlog.Spot { return backlog.Spot{Place: j.place, Of: j.Priority, At: j.tag} }
+
+// insert adds a Job at its place. It keeps the jobs of a priority in the order of their places, even if their tags were
+// computed with other weights.
+func (q *KeyQueue) insert(j *Job) {
+	s := j.spot()
+	if !q.waits.IsMixed() {
+		i, _ := slices.BinarySearchFunc(q.Jobs, s, func(j *Job, s backlog.Spot) int { return j.place.Compare(s.Place) })
+		q.Jobs = slices.Insert(q.Jobs, i, j)
+		return
+	}
+	least, most := 0, len(q.Jobs)
+	for i, other := range q.Jobs {
+		switch {
+		case other.Priority != j.Priority:
+		case other.place.Compare(j.place) < 0:
+			least = i + 1
+		default:
+			most = min(most, i)
+		}
+	}
+	for most > least && s.Compare(q.Jobs[most-1].spot()) < 0 {
+		most--
+	}
+	q.Jobs = slices.Insert(q.Jobs, most, j)
+}
+
+// Behind returns how many of the key's jobs in the schedule would be called after a new job of priority p. The new job
+// must not be called before at; at is 0 if it may be called at once.
+func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
+	q := v.s.Queues.byKey[key]
+	if q == nil {
+		return 0
+	}
+	if at > v.now {
+		return q.waits.NotDueAt(at)
+	}
+	n = q.waits.NotDueAt(v.now)
+	if !q.waits.IsMixed() && p == bucket.Normal {
+		return n
+	}
+	waiting, tag := q.waits.Behind(p, v.s.policy.Rules.Weights)
+	n += waiting
+	for _, j := range q.Jobs {
+		if j.Priority != p && j.Phase < granted && j.spot().Compare(backlog.Spot{Of: p, At: tag}) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// tidy drops what a queue keeps for other priorities if it has only normal jobs again.
+func (s *step) tidy(q *KeyQueue) {
+	if _, idle := q.seats.IsIdle(); !idle {
+		return
+	}
+	if slices.ContainsFunc(q.Jobs, func(j *Job) bool { return j.Priority != bucket.Normal || j.turnOf() != bucket.Normal }) {
+		return
+	}
+	if !q.waits.Unmix(q.Empty()) {
+		return
+	}
+	s.turns.LeaveClasses(q)
+	s.packs.gatherSince(q, bucket.High, 0)
+	s.packs.gatherSince(q, bucket.Low, 0)
+	for _, j := range q.Jobs {
+		j.tag = 0 // the jobs are in order without tags
+	}
+}
+
+// classSet is a set of priorities.
+type classSet uint8
+
+const allClasses classSet = 1<<len(bucket.Priorities) - 1
+
+func (s classSet) has(p bucket.Priority) bool { return s>>(p-bucket.High)&1 != 0 }
+
+func (s classSet) with(p bucket.Priority) classSet { return s | 1<<(p-bucket.High) }
+
+func (s classSet) without(p bucket.Priority) classSet { return s &^ (1 << (p - bucket.High)) }

@@ -1,155 +1,11 @@
 package schedule
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/internal/seeds"
 )
-
-// equals plays a dispatcher that gives equal jobs one answer. Jobs with the same remainder ask the same thing. The zero
-// value plays none.
-type equals struct {
-	requests uint64 // different ones; 0: none is compared
-	until    map[uint64]bucket.Micros
-	leader   map[uint64]*Job
-	waiting  map[uint64]map[*Job]bool
-	given    int // answers that were given again
-}
-
-func (m *simulation) sharing() *simulation {
-	m.equals = equals{
-		requests: 1 + m.rnd.Uint64N(12), until: map[uint64]bucket.Micros{}, leader: map[uint64]*Job{}, waiting: map[uint64]map[*Job]bool{},
-	}
-	m.policy.Reuse = true
-	return m
-}
-
-// compare decides about a job whose message was loaded, as the dispatcher does. ready makes it ready.
-func (m *simulation) compare(j *Job, ready func()) {
-	e := &m.equals
-	if e.requests == 0 {
-		ready()
-		return
-	}
-	if j.Past(m.now) {
-		m.s.Unstage(j)
-		m.expire([]*Job{j})
-		return
-	}
-	request := j.Seq % e.requests
-	leader := e.leader[request]
-	switch {
-	case j.Calls == 0 && e.until[request] > m.now:
-		if m.s.Forgo(j) {
-			m.forgone(j)
-		} else {
-			m.s.AwaitTurn(j)
-		}
-	case j.Calls == 0 && leader != nil && leader != j:
-		e.wait(j, request)
-		m.s.Await(j, fmt.Sprint(leader.Seq))
-	case j.LooksAhead():
-		e.wait(j, request)
-		m.s.Looked(j)
-	default:
-		if leader == nil {
-			delete(e.waiting[request], j)
-			e.leader[request] = j
-		}
-		ready()
-	}
-}
-
-func (e *equals) wait(j *Job, request uint64) {
-	if e.waiting[request] == nil {
-		e.waiting[request] = map[*Job]bool{}
-	}
-	e.waiting[request][j] = true
-}
-
-// forgone ends a job without a call, and checks that it came to its turn.
-func (m *simulation) forgone(j *Job) {
-	own := lane{j.Queue.Key, j.Priority}
-	if last := m.firsts[own]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
-		m.t.Fatalf("S2: %s job %d of %s ended after job %d had begun", j.Priority, j.Seq, own.key, last)
-	}
-	m.firsts[own] = j.Seq
-	m.checkAppointment(j)
-	if m.cancelled[j.Seq] {
-		m.t.Fatalf("job %d ended with an answer after it was cancelled", j.Seq)
-	}
-	m.equals.given++
-	m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
-}
-
-// follow wakes the jobs whose leader has ended, or was put back without a call. Two of three answers may be given again
-// for a while.
-func (m *simulation) follow() {
-	e := &m.equals
-	if e.requests == 0 {
-		return
-	}
-	for _, request := range slices.Sorted(maps.Keys(e.leader)) {
-		j := e.leader[request]
-		ended := j.Queue.Job(j.Seq) != j
-		if !ended && (j.Phase != resting || j.Calls > 0) {
-			continue
-		}
-		delete(e.leader, request)
-		good := ended && request%3 != 0
-		if good {
-			e.until[request] = m.now.Add(100 * time.Millisecond)
-		}
-		for _, w := range inOrder(e.waiting[request]) {
-			if w.Queue.Job(w.Seq) != w || good {
-				delete(e.waiting[request], w)
-			}
-			m.s.Waken(w, good)
-		}
-	}
-	for _, q := range m.s.byKey {
-		for _, p := range q.waits.priorities() {
-			if n := q.countOf(classSet(0).with(p), looking); n > 1 {
-				m.t.Fatalf("%d %s jobs of %s are looked at at once", n, p, q.Key)
-			}
-		}
-	}
-	if m.s.looks.running > maxLooking {
-		m.t.Fatalf("%d jobs are looked at at once", m.s.looks.running)
-	}
-}
-
-// playReuse plays one seed of equal jobs that share an answer.
-func playReuse(t testing.TB, seed uint64) *simulation {
-	m := newSimulation(t, seed).sharing()
-	if seed%4 == 3 {
-		m.sendAway()
-	}
-	m.play()
-	return m
-}
-
-// TestSimulationOfReuse runs seeds in which equal jobs share an answer: no job is lost, overtaken or called too early.
-func TestSimulationOfReuse(t *testing.T) {
-	given, ran := 0, 0
-	for seed := range seeds.Of(10_000) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			m := playReuse(t, seed)
-			given, ran = given+m.equals.given, ran+1
-			if l := &m.s.looks; l.running+l.ahead+len(l.waiting) != 0 {
-				t.Fatalf("something is left of looks: %+v", *l)
-			}
-		})
-	}
-	if given == 0 && ran > 100 {
-		t.Error("no answer was given again")
-	}
-}
 
 // looker returns a desk whose policy shares answers; the test plays the dispatcher that looks them up.
 func looker(limits bucket.KeyLimits) *desk {
@@ -183,11 +39,11 @@ func onceAnHour() bucket.KeyLimits {
 // other, and end if there is an answer. The first job without an answer ends the row.
 func TestAnswersNeedNoSlot(t *testing.T) {
 	for name, stop := range map[string]func(d *desk){
-		"own rate": func(d *desk) { d.byKey["a"].TAT = d.now.Add(time.Hour) },
-		"api held": func(d *desk) { d.Hold(nil, d.now.Add(time.Hour), "429") },
-		"key held": func(d *desk) { d.Hold(d.byKey["a"], d.now.Add(time.Hour), "429") },
+		"own rate": func(d *desk) { d.Queues.byKey["a"].TAT = d.now.Add(time.Hour) },
+		"api held": func(d *desk) { d.Holds.Hold(nil, d.now.Add(time.Hour), "429") },
+		"key held": func(d *desk) { d.Holds.Hold(d.Queues.byKey["a"], d.now.Add(time.Hour), "429") },
 		"breaker": func(d *desk) {
-			d.holds.breaker.open(BreakerPolicy{Failures: 1, Min: time.Hour, Max: time.Hour}, d.now, 0)
+			d.Holds.breaker.open(BreakerPolicy{Failures: 1, Min: time.Hour, Max: time.Hour}, d.now, 0)
 		},
 		"far limit":  func(d *desk) { d.gate.shut("q", d.now.Add(time.Hour)) },
 		"store down": func(d *desk) { d.store.failures, d.gate = 1, gate{by: storeDown, opens: d.now.Add(time.Hour)} },
@@ -201,7 +57,7 @@ func TestAnswersNeedNoSlot(t *testing.T) {
 			made += len(fx.Load) + len(fx.Asks)
 			for _, j := range fx.Look {
 				if looks++; j.Seq == 3 {
-					d.Looked(j)
+					d.Looked(j, Look{})
 					continue
 				}
 				if !d.Forgo(j) {
@@ -225,25 +81,25 @@ func TestPausedKeysEndNoJob(t *testing.T) {
 	for _, key := range []string{"", "a"} {
 		d := looker(onceAnHour())
 		d.add("a")
-		d.Pause(key, Pause{})
+		d.Holds.Pause(key, Pause{})
 		if fx := d.turn(); len(fx.Look)+len(fx.Load) != 0 {
 			t.Errorf("key %q is paused, and %d jobs are looked at", key, len(fx.Look)+len(fx.Load))
 		}
-		d.byKey["a"].TAT = d.now.Add(time.Hour)
-		d.Resume(key, d.now)
+		d.Queues.byKey["a"].TAT = d.now.Add(time.Hour)
+		d.Holds.Resume(key, d.now)
 		looked := d.turn().Look
 		if len(looked) != 1 {
 			t.Fatalf("key %q is resumed, and %d jobs are looked at", key, len(looked))
 		}
-		d.Pause(key, Pause{})
+		d.Holds.Pause(key, Pause{})
 		if d.Forgo(looked[0]) {
 			t.Errorf("key %q was paused while a job was looked at, and the job ends", key)
 		}
-		d.AwaitTurn(looked[0])
+		d.Looked(looked[0], Look{Answered: true})
 		if fx := d.turn(); len(fx.Look) != 0 {
 			t.Errorf("key %q is paused, and a job with an answer is looked at", key)
 		}
-		d.Resume(key, d.now)
+		d.Holds.Resume(key, d.now)
 		if fx := d.turn(); len(fx.Look) != 1 || !d.Forgo(fx.Look[0]) {
 			t.Errorf("key %q is resumed, and %d jobs are looked at", key, len(fx.Look))
 		}
@@ -260,7 +116,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	for _, j := range fx.Load {
 		if j.Queue.Key == "a" {
 			first = j
-			d.Await(j, "job x")
+			d.Looked(j, Look{Awaits: "job x"})
 			continue
 		}
 		j.Policy = d.policy
@@ -284,7 +140,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	if called["a"] != 0 || called["b"] != 1 {
 		t.Fatalf("called: %v", called)
 	}
-	q := d.byKey["a"]
+	q := d.Queues.byKey["a"]
 	if w := d.At(d.now).waits(q); w.For != WaitAnswer || w.Why != "job x" || w.Until != nil {
 		t.Errorf("it waits for %+v", w)
 	}
@@ -294,11 +150,11 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	d.Waken(first, false)
 	for range 500 {
 		for _, j := range d.goOn().Look {
-			d.Looked(j)
+			d.Looked(j, Look{})
 		}
 	}
-	if first.Phase != calling || q.count(calling) != 2 {
-		t.Errorf("job 1 is in phase %d, and %d jobs of its key are called", first.Phase, q.count(calling))
+	if first.Phase != calling || q.Jobs.count(calling) != 2 {
+		t.Errorf("job 1 is in phase %d, and %d jobs of its key are called", first.Phase, q.Jobs.count(calling))
 	}
 }
 
@@ -308,13 +164,13 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 func TestAwaitedRetryPasses(t *testing.T) {
 	d := looker(fast(4))
 	d.add("a", "a", "a")
-	q := d.byKey["a"]
-	for i := 0; q.count(calling) < 3; i++ {
+	q := d.Queues.byKey["a"]
+	for i := 0; q.Jobs.count(calling) < 3; i++ {
 		if i == 500 {
 			t.Fatal("three jobs are not called")
 		}
 		for _, j := range d.goOn().Look {
-			d.Looked(j)
+			d.Looked(j, Look{})
 		}
 	}
 	first, second, third := q.Jobs[0], q.Jobs[1], q.Jobs[2]
@@ -330,7 +186,7 @@ func TestAwaitedRetryPasses(t *testing.T) {
 		fx := d.Step(d.now)
 		for _, j := range append(fx.Look, fx.Load...) {
 			if j.Policy = d.policy; j == first {
-				d.Await(j, "job 3")
+				d.Looked(j, Look{Awaits: "job 3"})
 				continue
 			}
 			d.Loaded(j)
@@ -362,13 +218,13 @@ func TestAwaitedRetryPasses(t *testing.T) {
 func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a")
-	q := d.byKey["a"]
+	q := d.Queues.byKey["a"]
 	q.TAT = d.now.Add(time.Hour)
 	looked := d.turn().Look
 	if len(looked) != 1 {
 		t.Fatalf("%d jobs are looked at", len(looked))
 	}
-	d.Looked(looked[0])
+	d.Looked(looked[0], Look{})
 	d.now = d.now.Add(time.Hour)
 	for i := 0; looked[0].Phase != ready; i++ {
 		if i == 10 {
@@ -376,7 +232,7 @@ func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
 		}
 		d.turn()
 	}
-	d.Hold(q, d.now.Add(time.Hour), "429")
+	d.Holds.Hold(q, d.now.Add(time.Hour), "429")
 	if fx := d.turn(); len(fx.Stale) != 1 || len(fx.Look) != 1 {
 		t.Errorf("%d jobs are withdrawn, %d are looked at", len(fx.Stale), len(fx.Look))
 	}
@@ -388,14 +244,14 @@ func TestWakingLooksAgain(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a", "b")
 	for _, key := range []string{"a", "b"} {
-		d.byKey[key].TAT = d.now.Add(time.Hour)
+		d.Queues.byKey[key].TAT = d.now.Add(time.Hour)
 	}
 	looked := d.turn().Look
 	if len(looked) != 2 {
 		t.Fatalf("%d jobs are looked at", len(looked))
 	}
-	d.Await(looked[0], "x")
-	d.Looked(looked[1])
+	d.Looked(looked[0], Look{Awaits: "x"})
+	d.Looked(looked[1], Look{})
 	if fx := d.turn(); len(fx.Look) != 0 {
 		t.Fatalf("%d jobs are looked at again", len(fx.Look))
 	}
@@ -413,10 +269,10 @@ func TestCancelledWhileItWaits(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a", "b")
 	for _, key := range []string{"a", "b"} {
-		d.byKey[key].TAT = d.now.Add(time.Hour)
+		d.Queues.byKey[key].TAT = d.now.Add(time.Hour)
 	}
 	looked := d.turn().Look
-	d.Await(looked[0], "x")
+	d.Looked(looked[0], Look{Awaits: "x"})
 	for _, j := range looked {
 		if _, c := d.Cancel(j.Queue.Key, j.Seq); c != CancelTaken {
 			t.Fatalf("job %d: %s", j.Seq, c)
@@ -428,7 +284,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 	if d.Forgo(looked[1]) {
 		t.Error("a cancelled job ends with an answer")
 	}
-	d.Looked(looked[1])
+	d.Looked(looked[1], Look{})
 	if fx := d.turn(); len(fx.Cancel) != 1 || fx.Cancel[0] != looked[1] {
 		t.Errorf("cancelled after the look: %v", fx.Cancel)
 	}
@@ -449,7 +305,7 @@ func TestAnswersWaitForTheirTurn(t *testing.T) {
 	if d.Forgo(loading[1]) {
 		t.Fatal("the second job ends before the first has begun")
 	}
-	d.AwaitTurn(loading[1])
+	d.Looked(loading[1], Look{Answered: true})
 	if fx := d.Step(d.now); len(fx.Load)+len(fx.Look) != 0 {
 		t.Error("the second job is made ready again, or looked at")
 	}
@@ -476,13 +332,13 @@ func TestLooksAreBounded(t *testing.T) {
 	d := looker(onceAnHour())
 	keys := names("k", 3*maxLooking)
 	d.add(keys...)
-	d.Hold(nil, d.now.Add(time.Hour), "429")
+	d.Holds.Hold(nil, d.now.Add(time.Hour), "429")
 	looked, left := d.turn().Look, len(keys)
 	for left > 0 {
 		if len(looked) > maxLooking || len(looked) == 0 {
 			t.Fatalf("%d jobs are looked at at once, %d are left", len(looked), left)
 		}
-		d.Looked(looked[0])
+		d.Looked(looked[0], Look{})
 		left--
 		looked = append(looked[1:], d.turn().Look...)
 		if left == len(looked) {
@@ -490,7 +346,7 @@ func TestLooksAreBounded(t *testing.T) {
 		}
 	}
 	for _, j := range looked {
-		d.Looked(j)
+		d.Looked(j, Look{})
 	}
 	if d.looks.ahead != len(keys) || d.looks.running != 0 || d.Next(d.now) <= d.now && len(d.Step(d.now).Look) > 0 {
 		t.Errorf("looks: %d wait for their slots, %d run", d.looks.ahead, d.looks.running)
@@ -513,8 +369,8 @@ func TestLooksAreBounded(t *testing.T) {
 func TestNoReuseNoLook(t *testing.T) {
 	d := newDesk(onceAnHour())
 	d.add("a")
-	d.byKey["a"].TAT = d.now.Add(time.Hour)
-	if fx := d.turn(); len(fx.Look) != 0 || len(d.byKey["a"].Jobs) != 0 {
+	d.Queues.byKey["a"].TAT = d.now.Add(time.Hour)
+	if fx := d.turn(); len(fx.Look) != 0 || len(d.Queues.byKey["a"].Jobs) != 0 {
 		t.Errorf("%d jobs are looked at", len(fx.Look))
 	}
 }

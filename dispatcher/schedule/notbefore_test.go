@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // appointments draws the times before which a simulation's jobs must not be called, independently of the simulation's
@@ -73,8 +74,8 @@ func (m *simulation) checkAppointment(j *Job) {
 // waitingSeqs returns the sequences of a queue that have no Job, rising.
 func (q *KeyQueue) waitingSeqs() []uint64 {
 	var seqs []uint64
-	for _, p := range q.waits.priorities() {
-		seqs = slices.AppendSeq(seqs, q.waits.of(p).seqs)
+	for _, p := range q.waits.Priorities() {
+		seqs = slices.AppendSeq(seqs, q.waits.Of(p).Seqs)
 	}
 	slices.Sort(seqs)
 	return seqs
@@ -101,7 +102,7 @@ func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []ui
 			d.PushEarly("k", uint64(next+1), d.part, bucket.Normal, d.now, due)
 		}
 		d.grant()
-		for _, q := range []*KeyQueue{d.byKey["k"]} {
+		for _, q := range []*KeyQueue{d.Queues.byKey["k"]} {
 			if q == nil {
 				continue
 			}
@@ -165,9 +166,9 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	d.PushEarly("k", 2, d.part, bucket.Normal, ms(100), 0)
 	d.PushEarly("k", 3, d.part, bucket.Normal, ms(200), ms(400))
 	d.turn()
-	q := d.byKey["k"]
-	if p, _ := q.waits.next(); p.seq != 2 && q.Job(2) == nil || q.waits.early.size != 2 {
-		t.Fatalf("job %d is next, %d are early", p.seq, q.waits.early.size)
+	q := d.Queues.byKey["k"]
+	if p, _ := q.waits.Of(bucket.Normal).Next(); p.Seq != 2 && q.Job(2) == nil || q.waits.NotDue() != 2 {
+		t.Fatalf("job %d is next, %d are early", p.Seq, q.waits.NotDue())
 	}
 	d.PushEarly("k", 4, d.part, bucket.Normal, ms(450), 0)
 	d.PushEarly("k", 5, d.part, bucket.Normal, ms(600), ms(601))
@@ -175,9 +176,9 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	var order []uint64
 	for p, j := range q.inOrder {
 		if j != nil {
-			p.seq = j.Seq
+			p.Seq = j.Seq
 		}
-		order = append(order, p.seq)
+		order = append(order, p.Seq)
 	}
 	if fmt.Sprint(order) != "[2 3 4 1 5 6]" {
 		t.Errorf("after the reading they stand as %v", order)
@@ -189,10 +190,10 @@ func TestEarlyJobsAreRead(t *testing.T) {
 		t.Error("a job was made ready before it is known what came before it, or its queue is looked at for ever")
 	}
 	e.part.Reading = false
-	if q := e.byKey["k"]; !q.Delays() {
+	if q := e.Queues.byKey["k"]; !q.Delays() {
 		t.Error("the queue delays no job")
 	} else {
-		e.Touch(q)
+		e.Queues.Touch(q)
 	}
 	if fx := e.turn(); len(fx.Load) != 1 {
 		t.Error("nothing was made ready when all was read")
@@ -219,8 +220,8 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 		t.Errorf("cancelled again: %v", c)
 	}
 	d.turn()
-	q := d.byKey["k"]
-	if got := d.Next(d.now); got != q.waits.early.next() {
+	q := d.Queues.byKey["k"]
+	if got := d.Next(d.now); got != q.waits.FirstDue() {
 		t.Errorf("looked at in %s, though nothing is due for an hour", d.now.Until(got))
 	}
 	d.Forget(q)
@@ -237,7 +238,7 @@ func TestEarlyJobIsShown(t *testing.T) {
 	d.PushEarly("k", 2, d.part, bucket.Normal, d.now, hour.Add(-time.Minute))
 	d.PushEarly("k", 3, d.part, bucket.Normal, d.now, hour)
 	d.turn()
-	q := d.byKey["k"]
+	q := d.Queues.byKey["k"]
 	if s := d.At(d.now).Inspect(q); s.Waits.For != WaitNotBefore || !s.Waits.Until.Equal(hour.Add(-time.Minute).Time()) || s.WaitMS != 0 || s.Depth != 3 {
 		t.Errorf("%+v", s)
 	}
@@ -286,7 +287,7 @@ func TestForecastOfEarlyJobs(t *testing.T) {
 	if got := eta(1001, hour.Add(2*time.Hour)); got != 3*time.Hour {
 		t.Errorf("long after them: in %s", got)
 	}
-	if n := d.byKey["k"].Early(d.now); n != 1000 {
+	if n := d.Queues.byKey["k"].Early(d.now); n != 1000 {
 		t.Errorf("%d jobs are early", n)
 	}
 	if got := eta(1, 0); got != 0 {
@@ -345,7 +346,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 	d.turn()
 	d.gate.shut("account", d.now.Add(time.Second))
-	d.Shared.granted(&Job{Costs: []int64{1}}, d.now)
+	d.Shared.Granted(&limits.Call{Costs: []int64{1}}, d.now)
 	d.add("busy", "busy")
 	d.turn()
 	at := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51})
@@ -354,63 +355,61 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 }
 
-// TestEarlyList compares the list of early jobs with one that is sorted anew for every question.
-func TestEarlyList(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 4))
-	e := &early{}
-	var plain []appointment
-	next := uint64(0)
-	var due []place
-	for round := range 20_000 {
-		switch rnd.IntN(5) {
-		case 0, 1, 2:
-			next++
-			l := appointment{bucket.Micros(1 + rnd.IntN(5000)), next}
-			e.add(l)
-			i, _ := slices.BinarySearchFunc(plain, l, appointment.compare)
-			plain = slices.Insert(plain, i, l)
-		case 3:
-			if len(plain) == 0 || rnd.IntN(4) > 0 {
-				break
+// TestDeadlinesFollowTheWallClock checks that a deadline passes, and a due time comes, when the wall clock says so: if
+// it was set before the job came, and if it is set while the job waits.
+func TestDeadlinesFollowTheWallClock(t *testing.T) {
+	const hour, due = bucket.Micros(3600e6), 30 * time.Second
+	for _, c := range []struct {
+		what          string
+		before, after bucket.Micros // how far the wall clock is ahead before the job comes, and afterwards
+		passes        time.Duration // from when the job came until its time by the wall clock
+	}{
+		{"never set", 0, 0, due},
+		{"set back before", -hour, -hour, due},
+		{"set forward before", hour, hour, due},
+		{"set forward since", 0, hour, 0},
+		{"set back since", 0, -hour, due + time.Hour},
+		{"set right since", hour, 0, due + time.Hour},
+	} {
+		for _, early := range []bool{true, false} {
+			d := newDesk(fast(4))
+			s, part := d.Schedule, d.part
+			s.Queues.FollowWall(c.before)
+			wall := someTime + c.before
+			if at := s.Queues.Own(wall.Add(due)); early {
+				s.PushEarly("k", 1, part, bucket.Normal, s.Queues.Own(wall), at)
+			} else {
+				part.Expect(1, at)
+				s.Push("k", 1, part)
+				s.Holds.Pause("k", Pause{})
 			}
-			l := plain[rnd.IntN(len(plain))]
-			plain = slices.DeleteFunc(plain, func(x appointment) bool { return x == l })
-			if at, p, was := e.take(l.seq); was != wasEarly || at != l.at || p.seq != l.seq || p.after != l.seq {
-				t.Fatalf("took %v: %d %v %v", l, at, p, was)
+			s.Queues.FollowWall(c.after)
+			done := func(now bucket.Micros) bool { fx := s.Step(now); return len(fx.Expire)+len(fx.Load) > 0 }
+			if c.passes > 0 && done(someTime.Add(c.passes-5*time.Second)) {
+				t.Errorf("%s, early %v: too soon", c.what, early)
 			}
-		case 4:
-			if rnd.IntN(40) > 0 {
-				break
+			if next := s.Next(someTime); c.passes > 0 && next > someTime.Add(c.passes) {
+				t.Errorf("%s, early %v: the schedule looks again after %v", c.what, early, someTime.Until(next))
 			}
-			now := e.next() + bucket.Micros(rnd.IntN(10))
-			if now > 5000 {
-				break
+			if !done(someTime.Add(c.passes)) {
+				t.Errorf("%s, early %v: too late", c.what, early)
 			}
-			for len(plain) > 0 && plain[0].at <= now {
-				due = append(due, place{next, plain[0].at, plain[0].seq})
-				plain = plain[1:]
-			}
-			e.release(now, next)
-		}
-		if round%97 > 0 {
-			continue
-		}
-		all := slices.Collect(e.all)
-		if !slices.Equal(all, plain) || e.size != len(plain) || !slices.Equal(e.due, due) {
-			t.Fatalf("round %d: %d jobs in the list, %d are to be; %d due, %d are to be", round, len(all), len(plain), len(e.due), len(due))
-		}
-		at := bucket.Micros(rnd.IntN(5000))
-		i, _ := slices.BinarySearchFunc(plain, appointment{at, 0}, appointment.compare)
-		if got := e.before(appointment{at, 0}); got != i {
-			t.Fatalf("%d are due before %d, %d are to be", got, at, i)
-		}
-		back := slices.Collect(e.backward(appointment{at, 0}))
-		slices.Reverse(back)
-		if !slices.Equal(back, plain[:i]) {
-			t.Fatalf("backward from %d: %d jobs, %d are to be", at, len(back), i)
 		}
 	}
-	if len(e.runs) < 3 {
-		t.Errorf("%d runs: it was never split", len(e.runs))
+}
+
+// TestDeadlineOfAPolledJobFollowsTheWallClock checks that the deadline of a job that was polled while the wall clock
+// was set passes when the wall clock says so.
+func TestDeadlineOfAPolledJobFollowsTheWallClock(t *testing.T) {
+	const hour = bucket.Micros(3600e6)
+	s, part, run := polledSchedule(t)
+	part.Expect(1, someTime.Add(time.Minute))
+	s.Push("k", 1, part)
+	j := run()[0]
+	accept(s, j, false)
+	s.Queues.FollowWall(-hour)
+	s.EndPolled(j)
+	if left := someTime.Until(j.Deadline); left != time.Minute+time.Hour {
+		t.Errorf("its deadline passes after %v", left)
 	}
 }

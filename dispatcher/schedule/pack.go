@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // An api may take several jobs of a key in one call: a pack (Policy.Packs). One job leads the pack. It goes the way of
@@ -13,7 +14,7 @@ import (
 // leaves its way without a call, its members rest in their places, and are packed again.
 //
 // A pack holds the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry
-// may go in any pack. A job that may have killed its owners goes alone (suspects.go), and so does the breaker's probe.
+// may go in any pack. A job that may have killed its owners goes alone (jobs.go), and so does the breaker's probe.
 //
 // If the api may have processed the call of a pack, under the pack's idempotency key, a bond holds the pack together:
 // it is called again only with the same jobs. If one of these jobs has ended in another way, the bond is broken, and
@@ -100,13 +101,13 @@ func (v View) gathersUntil(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micro
 			until = min(until, m.hurries())
 		}
 	}
-	b := q.waits.of(of)
-	if n += b.size() - b.notDue(); n >= p.Jobs {
+	b := q.waits.Of(of)
+	if n += b.Due(); n >= p.Jobs {
 		return 0
 	}
 	if len(q.Partition.deadlines) > 0 {
 		n = p.Jobs
-		b.seqs(func(seq uint64) bool {
+		b.Seqs(func(seq uint64) bool {
 			if at := q.Partition.deadlines[seq]; at != 0 {
 				until = min(until, at.Add(-hurry))
 			}
@@ -118,7 +119,7 @@ func (v View) gathersUntil(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micro
 }
 
 // hurry is how long before the earliest deadline of a pack's jobs the pack stops waiting for more jobs.
-const hurry = LongWait
+const hurry = limits.LongWait
 
 // hurries returns when a pack with this job stops waiting for more jobs because of the job's deadline. It returns Never
 // if the job has no deadline.
@@ -138,7 +139,7 @@ func (j *Job) joins(leader *Job, of bucket.Priority, by, now bucket.Micros) bool
 
 // gatheredUntil returns until when a queue waits for more jobs for one of its packs, 0 if it does not wait.
 func (v View) gatheredUntil(q *KeyQueue) (first bucket.Micros) {
-	for _, of := range bucket.Priorities {
+	for _, of := range q.waits.Priorities() {
 		if until := v.gathersUntil(q, nil, of); until != 0 && (first == 0 || until < first) {
 			first = until
 		}
@@ -158,7 +159,7 @@ func (s *step) pack(j *Job, by bucket.Micros) {
 			}
 		}
 		return
-	case j.Deaths < suspectFrom && s.holds.breaker.closed():
+	case j.Deaths < suspectFrom && s.Holds.breaker.closed():
 		s.packMore(j, max(by, s.now))
 	}
 	s.packs.gatherSince(q, j.Priority, 0) // the jobs that are left begin their own wait
@@ -183,39 +184,16 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 			return // this pack may be called before m
 		}
 	}
-	b := q.waits.of(of)
-	for len(j.members)+1 < most && b.hasNext() {
-		at, _ := b.next()
-		if deadline := q.Partition.deadlines[at.seq]; deadline != 0 && deadline <= s.now {
+	b := q.waits.Of(of)
+	for len(j.members)+1 < most && b.HasNext() {
+		at, _ := b.Next()
+		if deadline := q.Partition.deadlines[at.Seq]; deadline != 0 && deadline <= s.now {
 			return // the job ends before a job behind it is called
 		}
-		b.pass(at)
-		s.census.callable[of-bucket.High]--
-		m := q.jobOf(q.waits.spotOf(of, at, 0))
+		s.turns.Goes(of, 1)
+		m := q.jobOf(q.waits.Drop(of))
 		q.add(j, m)
 	}
-}
-
-// overtakes reports whether the pack that a job leads would overtake another job. This happens if a job that comes
-// before a never-called member left another pack after this pack was made. That job is called later than the pack. A
-// pack with a bond cannot change, so overtakes ignores it.
-func (q *KeyQueue) overtakes(j *Job) bool {
-	if !j.carries || j.Bond != nil {
-		return false
-	}
-	var last place
-	for m := range j.firsts {
-		last = m.place
-	}
-	return slices.ContainsFunc(q.Jobs[slices.Index(q.Jobs, j)+1:], func(other *Job) bool {
-		if other.Priority != j.Priority || other.Phase >= asking {
-			return false
-		}
-		for m := range other.firsts {
-			return m.place.compare(last) < 0
-		}
-		return false
-	})
 }
 
 // firsts yields, in order, the jobs of the pack that j leads of which the api may not have seen a call yet.
@@ -266,45 +244,45 @@ func (j *Job) bondDue() (due bucket.Micros) {
 
 // dissolve frees the members of a job's pack, because the pack is not called now. They rest in their places after
 // loosen has run.
-func (s *Schedule) dissolve(j *Job) {
-	s.free(j.members)
+func (p *packs) dissolve(j *Job) {
+	p.free(j.members)
 	j.members, j.carries = nil, false
 }
 
-func (s *Schedule) free(members []*Job) {
+func (p *packs) free(members []*Job) {
 	for _, m := range members {
 		m.Phase = resting
 		m.unload()
 	}
-	s.packs.freed = append(s.packs.freed, members...)
+	p.freed = append(p.freed, members...)
 }
 
 // loosen gives freed members their places. It must not run while a loop goes over a queue's jobs.
-func (s *Schedule) loosen() {
-	for _, m := range s.packs.freed {
+func (p *packs) loosen(queues *Queues) {
+	for _, m := range p.freed {
 		q := m.Queue
 		q.inPacks(-1)
 		q.cancels = q.cancels || m.cancelled
 		q.insert(m)
-		s.Touch(q)
+		queues.Touch(q)
 	}
-	s.packs.freed = nil
+	p.freed = nil
 }
 
 // Shed takes the members from the n-th on out of a staging job's pack, because they cannot go in one call with the jobs
 // before them. They rest.
 func (s *Schedule) Shed(j *Job, n int) {
-	s.free(j.members[n:])
+	s.packs.free(j.members[n:])
 	j.members = j.members[:n:n]
 	j.carries = slices.ContainsFunc(j.members, (*Job).First)
-	s.loosen()
+	s.packs.loosen(&s.Queues)
 }
 
 // part dissolves a job's pack when the pack's call has ended. From then on each job is settled by itself.
-func (s *Schedule) part(j *Job) {
+func (p *Pipeline) part(j *Job) {
 	for _, m := range j.members {
 		m.Phase, m.turn, m.ended = settling, j.turn, true
-		s.Pipe.settling++
+		p.settling++
 		m.Queue.inPacks(-1)
 		m.Queue.insert(m)
 	}
@@ -367,7 +345,7 @@ func (q *KeyQueue) inPacks(n int) {
 
 // under counts the queue's jobs in some phases, and the members of the packs that these jobs lead.
 func (q *KeyQueue) under(phases ...Phase) int {
-	n := q.count(phases...)
+	n := q.Jobs.count(phases...)
 	if q.packed() == 0 {
 		return n
 	}
@@ -387,20 +365,6 @@ func (q *KeyQueue) allMembers(yield func(leader, member *Job) bool) {
 	for _, j := range q.Jobs {
 		for _, m := range j.members {
 			if !yield(j, m) {
-				return
-			}
-		}
-	}
-}
-
-// Near yields the queue's jobs that are near their call or past it, including the members of packs.
-func (q *KeyQueue) Near(yield func(*Job) bool) {
-	for _, j := range q.Jobs {
-		if !yield(j) {
-			return
-		}
-		for _, m := range j.members {
-			if !yield(m) {
 				return
 			}
 		}

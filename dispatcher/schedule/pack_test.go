@@ -229,7 +229,7 @@ func TestInspectGatheringPack(t *testing.T) {
 		s.Push("k", 1, p)
 		begun := *now
 		s.Step(begun)
-		q := s.Find("k")
+		q := s.Queues.Find("k")
 		w := s.At(begun).Inspect(q).Waits
 		if w.For != WaitPack || w.Until == nil || begun.Until(bucket.MicrosOf(*w.Until)) != want {
 			t.Errorf("with a deadline in %s, the key waits for %+v", deadline, w)
@@ -239,6 +239,29 @@ func TestInspectGatheringPack(t *testing.T) {
 		}
 		if at := run(1)[0].At; w.Until != nil && max(begun.Until(at)-want, want-begun.Until(at)) > 50*time.Millisecond {
 			t.Errorf("with a deadline in %s, the call started after %s, and was announced for %s", deadline, begun.Until(at), want)
+		}
+	}
+}
+
+// TestInspectAfterAGathering checks that a key can be shown after its only urgent job, which waited for others, was cancelled.
+func TestInspectAfterAGathering(t *testing.T) {
+	s, p, now, _ := packedSchedule(t, &Packing{Jobs: 3, Wait: time.Minute})
+	s.PushEarly("k", 1, p, bucket.High, *now, 0)
+	s.Push("k", 2, p)
+	s.Step(*now)
+	if _, c := s.Cancel("k", 1); c != CancelTaken {
+		t.Fatalf("a job that waits for others is %s", c)
+	}
+	fx := s.Step(*now)
+	if len(fx.Cancel) != 1 {
+		t.Fatalf("%d jobs are cancelled", len(fx.Cancel))
+	}
+	s.Finished(fx.Cancel[0])
+	for range 3 {
+		*now = now.Add(10 * time.Second)
+		s.Step(*now)
+		if w := s.At(*now).Inspect(s.Queues.Find("k")).Waits; w.For != WaitPack {
+			t.Errorf("the key waits for %+v", w)
 		}
 	}
 }
@@ -271,8 +294,8 @@ func TestPackGathersBesideOthers(t *testing.T) {
 	}
 }
 
-// TestProbeIsOneJob checks that the probe of an open breaker has one job, and waits for no others, since it may well fail;
-// a pack that must be called as it was stays together. When the breaker is closed again, jobs go together.
+// TestProbeIsOneJob checks that the probe of an open breaker has one job, and waits for no others, since it may well
+// fail; a pack that must be called as it was stays together. When the breaker is closed again, jobs go together.
 func TestProbeIsOneJob(t *testing.T) {
 	for _, bonded := range []bool{false, true} {
 		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 300 * time.Millisecond})
@@ -280,14 +303,14 @@ func TestProbeIsOneJob(t *testing.T) {
 			s.Push("k", seq+1, p)
 		}
 		want := 1
-		if q := s.Find("k"); bonded {
+		if q := s.Queues.Find("k"); bonded {
 			want = 3
 			for seq := range uint64(3) {
 				j := s.Extract(q, seq+1)
 				j.Calls, j.Bond = 1, &Bond{ID: "p", Place: int(seq), Of: 3}
 			}
 		}
-		s.holds.breaker.open(BreakerPolicy{Failures: 1, Min: 100 * time.Millisecond, Max: time.Second}, *now, 0)
+		s.Holds.breaker.open(BreakerPolicy{Failures: 1, Min: 100 * time.Millisecond, Max: time.Second}, *now, 0)
 		begun := *now
 		called := run(1)[0]
 		jobs := inCall(called)
@@ -305,15 +328,15 @@ func TestProbeIsOneJob(t *testing.T) {
 	}
 }
 
-// TestPackWaitsForRetries checks that a job goes in a pack only if the pack is not called before its retry is due, and that
-// a pack that is called again as it was waits for all of its jobs.
+// TestPackWaitsForRetries checks that a job goes in a pack only if the pack is not called before its retry is due, and
+// that a pack that is called again as it was waits for all of its jobs.
 func TestPackWaitsForRetries(t *testing.T) {
 	for _, bonded := range []bool{false, true} {
 		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
 		for seq := range uint64(3) {
 			s.Push("k", seq+1, p)
 		}
-		q := s.Find("k")
+		q := s.Queues.Find("k")
 		for seq := range uint64(3) {
 			j := s.Extract(q, seq+1)
 			j.Calls, j.NotBefore = 1, now.Add(time.Duration(seq)*10*time.Millisecond)
@@ -407,7 +430,7 @@ func TestCancelOfMember(t *testing.T) {
 	if _, c := s.Cancel("k", 3); c != CancelCalling {
 		t.Errorf("a member of a pack that is called is %s", c)
 	}
-	if depth := s.Find("k").Depth(); depth != 2 {
+	if depth := s.Queues.Find("k").Depth(); depth != 2 {
 		t.Errorf("the key has %d jobs, want 2", depth)
 	}
 }
@@ -419,7 +442,7 @@ func TestUnderWayInPack(t *testing.T) {
 	for seq := range uint64(4) {
 		s.Push("k", seq+1, p)
 	}
-	q := s.Find("k")
+	q := s.Queues.Find("k")
 	flying := func() (seqs []uint64) {
 		for seq := range uint64(4) {
 			if j := q.UnderWay(seq + 1); j != nil && j.Seq == seq+1 {
@@ -461,7 +484,7 @@ func TestWithdrawnPackIsNotOvertaken(t *testing.T) {
 			j.Policy = s.policy
 			s.Loaded(j)
 		}
-		q := s.Find("k")
+		q := s.Queues.Find("k")
 		if len(fx.Load) != 2 || len(q.Jobs) != 2 {
 			t.Fatalf("%d packs are made ready", len(fx.Load))
 		}
@@ -474,7 +497,7 @@ func TestWithdrawnPackIsNotOvertaken(t *testing.T) {
 			lead.Policy = &Policy{}
 		}
 		do.ask(q, allClasses)
-		if n := q.count(asking); n > 0 {
+		if n := q.Jobs.count(asking); n > 0 {
 			t.Errorf("by its deadline %t: a pack is asked for before the job that was taken after it", ends)
 		}
 	}
@@ -487,7 +510,7 @@ func TestPackDoesNotOvertake(t *testing.T) {
 	for seq := range uint64(5) {
 		s.Push("k", seq+1, p)
 	}
-	q := s.Find("k")
+	q := s.Queues.Find("k")
 	for seq := range uint64(5) {
 		s.Extract(q, seq+1)
 	}
@@ -507,7 +530,7 @@ func TestPackDoesNotOvertake(t *testing.T) {
 		t.Fatal("packs that were made in their order are withdrawn")
 	}
 	do.withdraw(first, now.Add(time.Hour))
-	s.loosen()
+	s.packs.loosen(&s.Queues)
 	if do.unready(q); second.Phase != resting {
 		t.Error("jobs 4 and 5 are called before job 3")
 	}

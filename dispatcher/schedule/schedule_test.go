@@ -1,11 +1,13 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // desk is a schedule driven by hand: nothing happens in it but what a test does.
@@ -66,8 +68,8 @@ func (d *desk) grant() {
 }
 
 func (d *desk) inPhase(p Phase) (n int) {
-	for _, q := range d.byKey {
-		n += q.count(p)
+	for _, q := range d.Queues.byKey {
+		n += q.Jobs.count(p)
 	}
 	return n
 }
@@ -84,14 +86,14 @@ func names(prefix string, n int) []string {
 // is paused, or held for long.
 func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 	for name, stop := range map[string]func(d *desk, q *KeyQueue){
-		"paused": func(d *desk, q *KeyQueue) { d.Pause(q.Key, Pause{}) },
-		"held":   func(d *desk, q *KeyQueue) { d.Hold(q, d.now.Add(time.Hour), "429") },
+		"paused": func(d *desk, q *KeyQueue) { d.Holds.Pause(q.Key, Pause{}) },
+		"held":   func(d *desk, q *KeyQueue) { d.Holds.Hold(q, d.now.Add(time.Hour), "429") },
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "b")
-		d.holds.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
+		d.Holds.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
 		d.turn()
-		first := d.holds.breaker.probe
+		first := d.Holds.breaker.probe
 		if first == nil {
 			t.Fatal("no probe")
 		}
@@ -135,6 +137,27 @@ func TestNothingStaysReadyForAFarLimit(t *testing.T) {
 	}
 }
 
+// TestLongCallsUseAllOfInFlight checks that a key makes as many calls at once as its limit allows, however long they
+// take, and no more.
+func TestLongCallsUseAllOfInFlight(t *testing.T) {
+	for _, most := range []int64{1, 4, maxAsks, maxAsks + 1, 300} {
+		d := newDesk(fast(most))
+		d.Pipe.LearnCall(12 * time.Second)
+		for range most + 100 {
+			d.add("k")
+		}
+		for range 10*most + 100 {
+			d.now = d.now.Add(2 * time.Millisecond)
+			for d.Next(d.now) <= d.now {
+				d.grant()
+			}
+		}
+		if n := d.inPhase(calling); int64(n) != most {
+			t.Errorf("%d calls run at once, and %d may", n, most)
+		}
+	}
+}
+
 // TestLongCallsLeaveRoom checks that nothing is made ready behind long calls that cannot start: it would make
 // keys wait whose calls can.
 func TestLongCallsLeaveRoom(t *testing.T) {
@@ -163,11 +186,11 @@ func TestLongCallsLeaveRoom(t *testing.T) {
 func TestBreakerTurnedOffCloses(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add(names("k", 5)...)
-	d.holds.breaker.open(d.policy.Breaker, d.now, 0)
+	d.Holds.breaker.open(d.policy.Breaker, d.now, 0)
 	next := *d.policy
 	next.Breaker.Failures = 0
 	d.Adopt(&next)
-	for _, q := range d.byKey {
+	for _, q := range d.Queues.byKey {
 		d.Rebind(q, d.now)
 	}
 	if n := len(d.turn().Load); n != 5 {
@@ -184,16 +207,16 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	d.gate.opens = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
 	d.turn()
-	if d.turns.preparing() != 5 {
-		t.Fatalf("%d of 5 queues wait", d.turns.preparing())
+	if d.turns.Preparing() != 5 {
+		t.Fatalf("%d of 5 queues wait", d.turns.Preparing())
 	}
-	kept := d.byKey["a.1"]
+	kept := d.Queues.byKey["a.1"]
 	next := *d.policy
 	next.Rules.TenantUntil = "."
 	d.Adopt(&next)
 	d.Rebind(kept, d.now)
 	var gone []*KeyQueue
-	for _, q := range d.byKey {
+	for _, q := range d.Queues.byKey {
 		if q != kept {
 			d.Forget(q)
 			gone = append(gone, q)
@@ -203,8 +226,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	for _, q := range gone {
 		d.Rebind(q, d.now)
 	}
-	if len(d.turns.normal().tenants) != 1 || d.turns.normal().tenants["a"] != kept.seat.tenant || len(d.byKey) != 1 {
-		t.Errorf("%d tenants and %d queues are left of one", len(d.turns.normal().tenants), len(d.byKey))
+	if tenants, _, _ := d.turns.Left(bucket.Normal); tenants != 1 || kept.seats.Tenant(bucket.Normal) != "a" || len(d.Queues.byKey) != 1 {
+		t.Errorf("%d tenants and %d queues are left of one", tenants, len(d.Queues.byKey))
 	}
 }
 
@@ -213,7 +236,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("k0")
-	j := d.Extract(d.byKey["k0"], 1)
+	j := d.Extract(d.Queues.byKey["k0"], 1)
 	d.suspects.alone = &Job{Deaths: aloneFrom} // is being called
 	if j.Deaths = 1; !d.suspects.mayCall(j) {
 		t.Error("after one death a job waits as a suspect")
@@ -221,8 +244,9 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	for deaths, most := range map[int]int{suspectFrom: manySuspects, aloneFrom: 1} {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
-		for _, q := range d.byKey {
-			j := d.Extract(q, q.waits.first)
+		for _, q := range d.Queues.byKey {
+			next, _ := q.waits.Of(bucket.Normal).Next()
+			j := d.Extract(q, next.Seq)
 			j.Phase, j.NotBefore, j.Calls, j.Deaths = resting, 1, 1, deaths
 		}
 		ended := 0
@@ -261,7 +285,7 @@ func TestJobsKeepTheirPlaces(t *testing.T) {
 	for _, seq := range []uint64{3, 1} {
 		s.Extract(q, seq)
 	}
-	q.dequeue(bucket.Normal) // 2
+	q.begin(q.waits.Take(bucket.Normal)) // 2
 	for i, j := range q.Jobs {
 		if j.Seq != uint64(i+1) {
 			t.Errorf("job %d stands in place %d", j.Seq, i+1)
@@ -271,5 +295,166 @@ func TestJobsKeepTheirPlaces(t *testing.T) {
 		if rank, _ := q.Rank(seq); rank != int(seq) {
 			t.Errorf("job %d has rank %d", seq, rank)
 		}
+	}
+}
+
+// TestOneKeyAsksAStoreThatIsAway checks that while the store of slots does not answer, one key at a time asks, at
+// growing intervals. After LongWait only the job that asks is kept ready. At the first answer all keys may ask.
+func TestOneKeyAsksAStoreThatIsAway(t *testing.T) {
+	const keys = 20
+	for _, late := range []bool{false, true} { // whether the keys have their jobs only when the store is away
+		d := newDesk(fast(4))
+		d.store.clock, d.store.tatOf = OtherClock, func(string) bucket.Micros { return 0 }
+		add := func(from int) {
+			for i := from; i < keys; i++ {
+				d.Push(fmt.Sprint("k", i), uint64(i+1), d.part)
+			}
+		}
+		if d.Push("k0", 1, d.part); !late {
+			add(1)
+		}
+		var fx Effects
+		// next turns until some key asks, and returns which do.
+		next := func() (asked []string) {
+			for range 1000 {
+				if fx = d.turn(); len(fx.Asks) > 0 {
+					for _, a := range fx.Asks {
+						asked = append(asked, a.Key)
+					}
+					return asked
+				}
+				if at := d.Next(d.now); at == Never {
+					t.Fatal("no key asks any more")
+				} else {
+					d.now = max(at, d.now+1)
+				}
+			}
+			t.Fatal("no key asks")
+			return nil
+		}
+		down := func() {
+			d.now += 1000
+			d.Answer(&fx, Reply{Sent: d.now - 1000, Came: d.now, Err: errors.New("away")})
+		}
+		if asked := next(); late != (len(asked) == 1) {
+			t.Fatalf("%v ask before anything is known of the store", asked)
+		}
+		down()
+		if late {
+			add(1)
+		}
+		began, before, wait := d.now, d.now, time.Duration(0)
+		for round := range keys {
+			asked := next()
+			if len(asked) != 1 || len(fx.Asks) != 1 || fx.Asks[0].Want != 1 {
+				t.Fatalf("round %d, %s after the first: %v ask a store that is away", round, began.Until(d.now), asked)
+			}
+			if waited := before.Until(d.now); waited < wait || waited < StoreRetry {
+				t.Errorf("round %d came after %s, the one before it after %s", round, waited, wait)
+			} else {
+				wait = min(waited, MostStoreRetry)
+			}
+			down()
+			before = d.now
+			if d.Pipe.staged > 0 && began.Until(d.now) > limits.LongWait {
+				t.Errorf("round %d, %s after the first: %d jobs are kept ready", round, began.Until(d.now), d.Pipe.staged)
+			}
+		}
+		if asked := next(); len(asked) != 1 {
+			t.Fatalf("%v ask", asked)
+		}
+		answer := bucket.Answer{Now: d.now, Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(10 * time.Millisecond)}}}
+		d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{answer}})
+		left := keys - 1
+		for range keys {
+			d.now += 1000
+			fx = d.turn()
+			if left -= len(fx.Asks); len(fx.Asks) > 0 {
+				break
+			}
+		}
+		if left > 0 {
+			t.Errorf("at the first answer %d of %d keys do not ask", left, keys-1)
+		}
+	}
+}
+
+// TestHeldKeysStarveNobody checks that a key that is not held is called while 300 keys with ready jobs are held
+// for an hour.
+func TestHeldKeysStarveNobody(t *testing.T) {
+	now := bucket.Micros(1_700_000_000_000_000)
+	rules := bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 1}}
+	store, err := bucket.NewMemory(rules, func() bucket.Micros { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
+	p := &Partition{Open: true}
+	started := map[string]int{}
+	var running []*Job
+	run := func(d time.Duration) {
+		for end := now.Add(d); now < end; now = now.Add(time.Millisecond) {
+			for {
+				fx := s.Step(now)
+				for _, j := range fx.Load {
+					j.Policy = s.policy
+					s.Loaded(j)
+				}
+				for _, j := range fx.Start {
+					started[j.Queue.Key]++
+					j.Calls++
+					s.Sent(j, now)
+					running = append(running, j)
+				}
+				if len(fx.Asks) > 0 {
+					a, err := store.Reserve(t.Context(), fx.Asks)
+					s.Answer(&fx, Reply{Sent: now, Came: now, Answers: a, Err: err})
+				}
+				if s.Next(now) > now {
+					break
+				}
+			}
+		}
+	}
+	for k := range 300 {
+		s.Push(fmt.Sprint("held", k), uint64(2*k+1), p)
+		s.Push(fmt.Sprint("held", k), uint64(2*k+2), p)
+	}
+	run(100 * time.Millisecond) // calls run; the next job of each key is ready
+	for range 2 {
+		for _, j := range running { // each key is told to come back in an hour
+			s.Ended(j, nil, now)
+			s.Holds.Hold(j.Queue, now.Add(time.Hour), "429")
+			s.Rest(j, now.Add(time.Hour))
+		}
+		running = nil
+		run(100 * time.Millisecond)
+	}
+	s.Push("other", 10001, p)
+	run(30 * time.Second)
+	if started["other"] == 0 {
+		t.Error("a key that is not held was not called")
+	}
+}
+
+// TestEdgeOfAPeriodIsNoHold checks that a budget that gives no slot around midnight and is not spent is not
+// reported as spent.
+func TestEdgeOfAPeriodIsNoHold(t *testing.T) {
+	const now = bucket.Micros(1_700_000_000_000_000)
+	rules := bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "spend", Budget: &bucket.Budget{
+			Quota: bucket.Quota{Count: 33, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}, OnExhausted: bucket.Hold,
+		}}},
+	}
+	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls},
+		func(string) bucket.Micros { return 0 })
+	wait := bucket.Wait{Limit: "spend", Until: now.Add(2 * time.Second)} // twice the jitter
+	if change, told := s.Holds.onBudget(&bucket.Answer{Wait: wait}, now); told {
+		t.Errorf("told of a budget that is not spent: %+v", change)
+	}
+	wait.Exhausted = bucket.Hold
+	if _, told := s.Holds.onBudget(&bucket.Answer{Wait: wait}, now); !told {
+		t.Error("nothing is told of a budget that is spent")
 	}
 }

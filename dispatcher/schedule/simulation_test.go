@@ -209,8 +209,8 @@ func (m *simulation) speak(key string, seq uint64) {
 	if m.rnd.IntN(3) == 0 {
 		key = ""
 	}
-	m.s.Pause(key, Pause{})
-	m.outside(m.upTo(400*time.Millisecond), func() { m.s.Resume(key, m.now) })
+	m.s.Holds.Pause(key, Pause{})
+	m.outside(m.upTo(400*time.Millisecond), func() { m.s.Holds.Resume(key, m.now) })
 }
 
 // drain continues until this many jobs have finished.
@@ -218,7 +218,7 @@ func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.Pipe.staged, m.s.Pipe.calls, len(m.s.agenda.active), m.s.turns.roomWaiting(), m.s.turns.waiting(), m.now.Until(m.s.gate.opens))
+				m.now.Time(), m.finished, m.jobs, m.s.Pipe.staged, m.s.Pipe.calls, len(m.s.Queues.active), m.s.turns.RoomWaiting(), m.s.turns.Waiting(), m.now.Until(m.s.gate.opens))
 		}
 		m.step()
 		wake := m.s.Next(m.now)
@@ -242,7 +242,7 @@ func (m *simulation) drain(jobs int) {
 // and while the store is down each step invites only one queue.
 func (m *simulation) rest() {
 	m.now = m.now.Add(time.Hour)
-	for range 1 + len(bucket.Priorities)*len(m.s.byKey) {
+	for range 1 + len(bucket.Priorities)*len(m.s.Queues.byKey) {
 		m.step()
 	}
 }
@@ -318,10 +318,10 @@ func (m *simulation) start(j *Job) {
 	if slot := j.Grant.At.Add(-m.skew); m.now < slot || m.now < j.At || m.now > j.last {
 		m.t.Fatalf("S1: a call started %s after its slot", slot.Until(m.now))
 	}
-	if _, paused := m.s.holds.paused.keys[key]; paused || m.s.holds.paused.api != nil {
+	if _, paused := m.s.Holds.paused.keys[key]; paused || m.s.Holds.paused.api != nil {
 		m.t.Fatalf("a call of %s started while it is paused", key)
 	}
-	if hold := max(j.Queue.brake.held, m.s.holds.held); m.now < hold {
+	if hold := max(j.Queue.brake.held, m.s.Holds.held); m.now < hold {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
 	}
 	if m.packing.rnd != nil {
@@ -375,7 +375,7 @@ func (m *simulation) mayCall(j *Job) {
 // slot by then is taken back. The rest of the request leaves later.
 func (m *simulation) leave(j *Job, started bucket.Micros) {
 	key := j.Queue.Key
-	if m.now > m.s.Latest(j) {
+	if m.now > m.s.At(m.now).Latest(j) {
 		m.missed(j)
 		m.calling[key]--
 		m.inFlight--
@@ -433,13 +433,15 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	for o := range m.s.turns.orders {
-		if i := o.priority - bucket.High; len(o.tenants)+len(o.coming)+o.merit.asked+m.s.Pipe.onWay[i]+m.s.census.callable[i] != 0 {
-			m.t.Fatalf("of %s jobs %d tenants, %d turns, %d jobs on their way to a slot and %d that wait are left", o.priority, len(o.tenants), o.merit.asked, m.s.Pipe.onWay[i], m.s.census.callable[i])
+	for _, of := range bucket.Priorities {
+		tenants, coming, asked := m.s.turns.Left(of)
+		waits, onWay := m.s.turns.Callable(of)
+		if tenants+coming+asked+onWay+waits != 0 {
+			m.t.Fatalf("of %s jobs %d tenants, %d turns, %d jobs on their way to a slot and %d that wait are left", of, tenants, asked, onWay, waits)
 		}
 	}
-	if n := len(m.s.byKey) + m.s.turns.waiting() + m.s.turns.roomWaiting() + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls + m.s.Pipe.exit.leaving; n != 0 {
+	if n := len(m.s.Queues.byKey) + m.s.turns.Waiting() + m.s.turns.RoomWaiting() + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls + m.s.Pipe.exit.leaving; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls, %d leaving",
-			len(m.s.byKey), m.s.turns.waiting(), m.s.turns.roomWaiting(), m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls, m.s.Pipe.exit.leaving)
+			len(m.s.Queues.byKey), m.s.turns.Waiting(), m.s.turns.RoomWaiting(), m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls, m.s.Pipe.exit.leaving)
 	}
 }

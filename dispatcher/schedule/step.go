@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // step is one Step of a schedule: it advances queues at the time now, and gathers what the dispatcher must do.
@@ -17,34 +18,34 @@ type step struct {
 
 // run does all that can be done.
 func (s *step) run() {
-	for q := s.agenda.due(s.now); q != nil; q = s.agenda.due(s.now) {
-		s.Touch(q)
+	for q := s.Queues.due(s.now); q != nil; q = s.Queues.due(s.now) {
+		s.Queues.Touch(q)
 	}
-	ended, shared := s.holds.end(s.now)
+	ended, shared := s.Holds.end(s.now)
 	s.fx.Shared = shared
 	for range ended {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
-	s.fx.Recall, s.polling.cancelled = s.polling.cancelled, nil
-	for s.agenda.canLapse() {
-		s.advance(s.agenda.nextLapsing())
+	s.fx.Recall, s.Pipe.polling.cancelled = s.Pipe.polling.cancelled, nil
+	for s.Queues.canLapse() {
+		s.advance(s.Queues.nextLapsing())
 	}
 	for s.looks.canGoOn(&s.Pipe) {
 		s.advance(s.looks.pop())
 	}
 	// n bounds the loop, because a queue that yields waits for room again.
-	for n := s.turns.roomWaiting(); n > 0 && s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
-		s.advance(s.turns.toRoom())
+	for n := s.turns.RoomWaiting(); n > 0 && s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.Holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
+		s.advance(s.turns.ToRoom())
 	}
-	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
-		s.advance(s.agenda.next())
+	for n := len(s.Queues.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
+		s.advance(s.Queues.next())
 	}
 	s.unblock()
 	s.invite()
-	s.fx.Unclaim = s.holds.endsClaim(s.now)
+	s.fx.Unclaim = s.Findings.endsClaim(s.now)
 	if len(s.fx.Asks) > 0 {
 		s.store.ask()
-		if s.sharesStore() && len(s.Shared) > 0 {
+		if s.Pipe.pace.sharesStore(&s.policy.Rules) && len(s.Shared) > 0 {
 			s.standInLine()
 		}
 	}
@@ -52,29 +53,24 @@ func (s *step) run() {
 
 // standInLine adds to each ask how many keys wait here, so that the store can give every process its turns.
 func (s *step) standInLine() {
-	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows(), Weights: s.policy.Rules.Weights}
+	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.Holds.governor.slows(), Weights: s.policy.Rules.Weights}
 	if in := s.policy.Rules.In; in != nil {
 		line.API, line.Weight = in.API, in.Weight
 		line.Replica = cmp.Or(line.Replica, in.API)
 	}
-	keys, all := map[bucket.Waiting]int{}, -s.turns.shares.twice
-	for o := range s.turns.orders {
-		for of := range o.coming {
-			keys[bucket.Waiting{Tenant: of.name, Priority: o.priority}] = of.coming
-			all += of.coming
-		}
-	}
+	keys, all := s.turns.Coming()
 	for _, jobs := range s.fx.asked {
-		q, own := jobs[0].Queue, jobs[0].seat()
-		if own.came != 0 {
+		seats, turn := &jobs[0].Queue.seats, jobs[0].turn
+		waited, waits := seats.Comes(turn)
+		if waited {
 			continue
 		}
-		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].turn}]++ // the queue asks without having waited
-		if !slices.ContainsFunc(q.waits.priorities(), func(p bucket.Priority) bool { return q.seatOf(p).came != 0 }) {
+		keys[bucket.Waiting{Tenant: seats.Tenant(turn), Priority: turn}]++ // the queue asks without having waited
+		if !waits {
 			all++
 		}
 	}
-	if s.turns.shares.several {
+	if s.turns.AreShared() {
 		line.Keys = all
 	}
 	if line.More = len(keys); line.More <= bucket.MostTenants {
@@ -98,17 +94,16 @@ func (s *step) standInLine() {
 // take the units for which it waits.
 func (s *step) unblock() {
 	most := maxAsks
-	if s.store.isDown() || s.holds.governor.slows() || s.replica.any() {
+	if s.store.isDown() || s.Holds.governor.slows() || s.gate.replica.Any() {
 		// One ask is enough to test whether the store answers again. A slow start and limits of this replica allow only
 		// one.
 		most = 1
 	}
-	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
-		q, own := s.turns.toAsk()
-		if q == nil {
+	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.Pipe.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
+		q, costly, ok := s.turns.ToAsk()
+		if !ok {
 			return
 		}
-		costly := own.costly
 		if s.advance(q); costly {
 			return
 		}
@@ -128,12 +123,12 @@ func (s *step) invite() {
 	}
 	for beyond := len(bucket.Priorities); len(s.fx.Asks) < maxAsks; n-- {
 		if n <= 0 {
-			if beyond--; beyond < 0 || s.store.isDown() || !s.turns.isFirstOnWay() {
+			if beyond--; beyond < 0 || s.store.isDown() || !s.turns.IsFirstOnWay() {
 				return
 			}
 		}
-		q := s.turns.toPrepare()
-		if q == nil {
+		q, ok := s.turns.ToPrepare()
+		if !ok {
 			return
 		}
 		s.advance(q)
@@ -142,39 +137,41 @@ func (s *step) invite() {
 
 // advance does all that can be done for one queue and sets its timer.
 func (s *step) advance(q *KeyQueue) {
-	if s.holds.endOf(q, s.now) {
+	if s.Holds.endOf(q, s.now) {
 		s.fx.Resumed = append(s.fx.Resumed, q)
 	}
 	s.startDue(q)
 	s.cancelDue(q)
-	s.ripen(q)
+	if !q.Partition.Reading { // else the places of due jobs depend on the jobs that are read: see PushEarly
+		s.release(q, s.now, q.Partition.newest)
+	}
 	due := q.nextDue()
 	if len(q.Jobs) > 0 {
-		due = min(due, q.nextStart())
+		due = min(due, q.Jobs.nextStart())
 	}
 	if !s.drain && !s.barred && q.Partition.Open && !q.Unread {
 		due = min(due, s.prepare(q))
 	}
-	s.turns.pass(q)
+	s.turns.Pass(q)
 	if len(s.packs.freed) > 0 {
-		s.loosen()
+		s.packs.loosen(&s.Queues)
 	}
-	if q.waits.classes != nil {
+	if q.waits.IsMixed() {
 		s.tidy(q)
 	}
 	if q.Empty() {
 		due = min(due, s.memory(q))
 	}
-	s.notice(q)
-	s.agenda.timers.set(q, due)
-	if due == Never && q.Empty() && q.entry.isIdle() && q.waits.classes == nil && q.seat.isIdle() && s.byKey[q.Key] == q {
-		s.turns.leave(q)
+	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now)) // what makes the queue wait from now on
+	s.Queues.timers.set(q, due)
+	if idle, _ := q.seats.IsIdle(); idle && due == Never && q.Empty() && q.entry.isIdle() && !q.waits.IsMixed() && s.Queues.byKey[q.Key] == q {
+		s.turns.Leave(q)
 		q.entry.dropped = true
 		delete(s.packs.since, q)
-		delete(s.byKey, q.Key) // a queue that is listed elsewhere must remain the only queue of its key
-		s.agenda.drop(q)
+		delete(s.Queues.byKey, q.Key) // a queue that is listed elsewhere must remain the only queue of its key
+		s.Queues.drop(q)
 	}
-	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
+	s.census.keep(q, q.Empty() && s.Queues.byKey[q.Key] == q)
 }
 
 // prepare makes jobs ready and asks for slots, unless something holds the queue. It returns when the schedule must look
@@ -183,7 +180,7 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	s.lapse(q)
 	s.ownTurns(q)
 	due = Never
-	if hold := s.holds.of(q); hold > s.now.Add(s.Pipe.pace.PrepareLead) {
+	if hold := s.Holds.of(q); hold > s.now.Add(s.Pipe.pace.PrepareLead) {
 		s.withdrawReady(q, hold, allClasses)
 		if hold != Never {
 			due = s.Pipe.lead(hold)
@@ -198,19 +195,19 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 // mayGo returns the priorities of which a queue may make jobs ready and ask for slots. These are the priorities that
 // need not wait for a turn.
 func (s *step) mayGo(q *KeyQueue) (may classSet) {
-	for _, p := range q.waits.priorities() {
-		own, only := q.seatOf(p), classSet(0).with(p)
-		far := s.gate.isShut(s.now.Add(LongWait)) && !own.costly || s.store.isDown() && s.gate.isShut(s.now)
+	for _, p := range q.waits.Priorities() {
+		own, only := q.seats.State(p), classSet(0).with(p)
+		far := s.gate.isShut(s.now.Add(limits.LongWait)) && !own.Costly || s.store.isDown() && s.gate.isShut(s.now)
 		switch {
-		case own.blocked:
-			if own.line == prepareLine { // a job that missed its slot is made ready again in its queue's turn
+		case own.Blocked:
+			if own.Preparing { // a job that missed its slot is made ready again in its queue's turn
 				s.recall(q, only)
 			}
 		case !far:
 			may = may.with(p)
-		case q.waits.classes == nil || q.waits.of(p).hasNext() || q.countOf(only, resting, staging, ready, asking) > 0:
+		case !q.waits.IsMixed() || q.waits.Of(p).HasNext() || q.Jobs.countOf(only, resting, staging, ready, asking) > 0:
 			s.withdrawReady(q, s.gate.opens, only)
-			s.turns.of(p).wait(q) // nothing is made ready for a slot that is far off
+			s.turns.Wait(q, p) // nothing is made ready for a slot that is far off
 		}
 	}
 	return may
@@ -220,12 +217,12 @@ func (s *step) mayGo(q *KeyQueue) (may classSet) {
 // would keep other keys' jobs from being made ready. If the process died meanwhile, their intents would make them
 // unknown.
 func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
-	far := until > s.now.Add(LongWait)
-	if !far && s.holds.breaker.closed() {
+	far := until > s.now.Add(limits.LongWait)
+	if !far && s.Holds.breaker.closed() {
 		return
 	}
 	for _, j := range q.Jobs {
-		if j.Phase == ready && some.has(j.turn) && (j != s.holds.breaker.probe || far) {
+		if j.Phase == ready && some.has(j.turn) && (j != s.Holds.breaker.probe || far) {
 			s.withdraw(j, until)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
@@ -234,12 +231,12 @@ func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 
 // withdraw takes a ready job out of the pipeline, and lets it rest until shortly before a time.
 func (s *step) withdraw(j *Job, until bucket.Micros) {
-	s.holds.breaker.letGo(j)
-	s.suspects.clear(j, &s.agenda)
+	s.Holds.breaker.letGo(j)
+	s.suspects.clear(j, &s.Queues)
 	s.Pipe.unstage(j, resting)
 	j.NotBefore, j.limited = s.Pipe.lead(until), true
 	j.unload()
-	s.dissolve(j)
+	s.packs.dissolve(j)
 }
 
 // recall withdraws a queue's ready jobs of some priorities. They are made ready again as soon as possible.
@@ -257,7 +254,7 @@ func (s *step) recall(q *KeyQueue, some classSet) {
 // memory returns Never if nothing must be remembered.
 func (s *step) memory(q *KeyQueue) bucket.Micros {
 	a := s.policy.Retry.Adaptive
-	s.holds.relax(q, a, s.now)
+	s.Holds.relax(q, a, s.now)
 	until := max(q.brake.held, q.untold())
 	if q.Orphaned > 0 {
 		until = max(until, q.Partition.Leftover)
@@ -271,14 +268,6 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 	return until
 }
 
-// ripen gives the queue's due jobs their places. While the partition is being read, PushEarly does this instead,
-// because the places depend on the jobs that were read.
-func (s *step) ripen(q *KeyQueue) {
-	if !q.Partition.Reading {
-		s.release(q, s.now, q.Partition.newest)
-	}
-}
-
 // lapse ends those next jobs of a queue whose deadlines have passed: resting jobs, ready jobs without a slot, and the
 // first waiting jobs of each priority, up to one that has time left. To end a job takes no slot, no intent and no
 // probe. lapse returns when the next deadline passes. If the queue is paused, held, or waits for a limit that is far
@@ -290,7 +279,7 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 		case j.Deadline == 0 || j.cancelled || j.Phase != resting && j.Phase != ready:
 		case j.Deadline > s.now:
 			next = min(next, j.Deadline)
-		case s.agenda.mayLapse(q):
+		case s.Queues.mayLapse(q):
 			if j.Phase == ready {
 				s.expire(j)
 			} else {
@@ -300,21 +289,21 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 			return Never
 		}
 	}
-	for _, of := range q.waits.priorities() {
-		b := q.waits.of(of)
-		for p, ok := b.next(); ok; p, ok = b.next() {
-			at, timed := q.Partition.deadlines[p.seq]
+	for _, of := range q.waits.Priorities() {
+		b := q.waits.Of(of)
+		for p, ok := b.Next(); ok; p, ok = b.Next() {
+			at, timed := q.Partition.deadlines[p.Seq]
 			if !timed || at > s.now {
 				if timed {
 					next = min(next, at)
 				}
 				break
 			}
-			if !s.agenda.mayLapse(q) {
+			if !s.Queues.mayLapse(q) {
 				return Never
 			}
-			s.census.callable[of-bucket.High]--
-			s.expireWaiting(q.drop(of))
+			s.turns.Goes(of, 1)
+			s.expireWaiting(q.begin(q.waits.Drop(of)))
 		}
 	}
 	return next
@@ -323,15 +312,15 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 // expireWaiting ends a job whose message is not loaded.
 func (s *step) expireWaiting(j *Job) {
 	j.Phase = settling
-	s.agenda.lapse(j)
+	s.Queues.lapse(j)
 	s.fx.Expire = append(s.fx.Expire, j)
 }
 
 // expire ends a job that is ready.
 func (s *step) expire(j *Job) {
-	s.holds.breaker.letGo(j)
+	s.Holds.breaker.letGo(j)
 	s.Pipe.unstage(j, settling)
-	s.dissolve(j)
+	s.packs.dissolve(j)
 	s.fx.Expire = append(s.fx.Expire, j)
 }
 
@@ -366,7 +355,15 @@ func (s *step) cancelDue(q *KeyQueue) {
 	}
 }
 
-// notice records the cause that makes a queue wait from now on.
-func (s *step) notice(q *KeyQueue) {
-	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now))
+// unstage removes a staging job from the pipeline, or ends the look at a job. It may run while a loop goes over a
+// queue's jobs; packs.loosen must run afterwards.
+func (s *step) unstage(j *Job) {
+	if s.looks.end(j) {
+		s.Queues.Touch(j.Queue)
+		return
+	}
+	s.Holds.breaker.letGo(j)
+	s.Pipe.unstage(j, settling)
+	s.packs.dissolve(j)
+	s.Queues.Touch(j.Queue)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -129,7 +130,7 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	if n := m.calls("cheap"); n != 10 || m.calls("dear") != 0 {
 		t.Fatalf("%d of 10 cheap jobs and %d costly ones were called on a day that had room for 10 units", n, m.calls("dear"))
 	}
-	if q := m.s.byKey["dear"]; q == nil {
+	if q := m.s.Queues.byKey["dear"]; q == nil {
 		t.Fatal("the costly job is gone")
 	} else if w := m.s.At(m.now).waits(q); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
 		t.Errorf("the costly job waits for %+v; want the limit daily and a time", w)
@@ -137,53 +138,6 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	m.drain(20)
 	if _, end := m.policy.Rules.Shared[0].Quota.Period(began); m.starts["dear"][0].At < int64(end)*1000 {
 		t.Error("the costly job was called on the day that had no room for it")
-	}
-}
-
-// TestTurnsProperty drives the turns alone with random arrivals, refusals and departures. Tenants that always
-// wait stay within two service times of each other, and nothing that waits is lost.
-func TestTurnsProperty(t *testing.T) {
-	for seed := range uint64(300) {
-		rnd := rand.New(rand.NewPCG(seed, 2))
-		var all turns
-		all.reset(bucket.DefaultWeights)
-		w := all.normal()
-		tenants := make([]*tenant, 2+rnd.IntN(4))
-		taken := make([]serviceTime, len(tenants))
-		dearest, waiting := serviceTime(1), 0
-		for i := range tenants {
-			tenants[i] = &tenant{name: fmt.Sprint(i)}
-			for range 2 + rnd.IntN(20) {
-				q := &KeyQueue{seat: seat{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}}
-				dearest = max(dearest, q.seat.lastService)
-				w.push(q, askLine)
-				waiting++
-			}
-		}
-		for range 5000 {
-			q := w.pop(askLine)
-			if rnd.IntN(3) == 0 {
-				w.book(q, 0)
-			} else {
-				w.book(q, 1)
-				for i := range tenants {
-					if tenants[i] == q.seat.tenant {
-						taken[i] += q.seat.lastService
-					}
-				}
-			}
-			w.push(q, askLine)
-		}
-		for i := range taken {
-			for j := range taken {
-				if taken[i]-taken[j] > 2*dearest {
-					t.Fatalf("seed %d: tenants took %v with tolls up to %d", seed, taken, dearest)
-				}
-			}
-		}
-		if n := len(all.takeAll()); n != waiting || w.waiting() != 0 {
-			t.Fatalf("seed %d: %d of %d queues waited, then %d do", seed, n, waiting, w.waiting())
-		}
 	}
 }
 
@@ -230,7 +184,7 @@ func TestTurn(t *testing.T) {
 	s.store.clock = OtherClock
 	jobs := func(costs ...int64) (all []*Job) {
 		for _, c := range costs {
-			all = append(all, &Job{Costs: []int64{c}})
+			all = append(all, &Job{Call: limits.Call{Costs: []int64{c}}})
 		}
 		return all
 	}
@@ -244,15 +198,15 @@ func TestTurn(t *testing.T) {
 	}
 	expect("a key alone", 4, 1, 1, 1, 1)
 	expect("the third costs more", 2, 1, 1, 2, 1)
-	s.agenda.active, fx.asked = make([]*KeyQueue, 1), [][]*Job{make([]*Job, 58)}
+	s.Queues.active, fx.asked = make([]*KeyQueue, 1), [][]*Job{make([]*Job, 58)}
 	expect("the last but one of a trip with 6 places left", 3, 1, 1, 1, 1)
 	fx.asked = [][]*Job{make([]*Job, 64)}
 	expect("a trip without places", 1, 1, 1, 1, 1)
-	fx.asked, s.agenda.active = nil, make([]*KeyQueue, 31)
+	fx.asked, s.Queues.active = nil, make([]*KeyQueue, 31)
 	expect("32 keys ask", 2, 1, 1, 1, 1)
-	s.agenda.active = make([]*KeyQueue, 100)
+	s.Queues.active = make([]*KeyQueue, 100)
 	expect("101 keys ask", 1, 1, 1, 1, 1)
-	s.agenda.active = nil
+	s.Queues.active = nil
 	s.gate.scarce = now.Add(-plentyAfter / 2)
 	expect("a limit refused something lately", 1, 1, 1, 1, 1)
 	s.gate.scarce = now.Add(-plentyAfter)
@@ -261,76 +215,6 @@ func TestTurn(t *testing.T) {
 	expect("a store in the process", 1, 1, 1, 1, 1)
 	s.Shared = nil
 	expect("no shared limit", 4, 1, 1, 2, 1)
-}
-
-// TestTurnsLendAndTakeBack drives random turns of queues with and without ready jobs. A queue must wait in one line at
-// most, a line must have lent each tenant what it has lent the tenant's queues, and when every queue has passed and
-// left, nothing may be lent and no tenant left.
-func TestTurnsLendAndTakeBack(t *testing.T) {
-	for seed := range uint64(200) {
-		rnd := rand.New(rand.NewPCG(seed, 3))
-		var all turns
-		all.reset(bucket.DefaultWeights)
-		w := all.normal()
-		queues := make([]*KeyQueue, 12)
-		for i := range queues {
-			queues[i] = &KeyQueue{}
-			w.join(queues[i], fmt.Sprint(i%3))
-		}
-		for range 500 {
-			switch q := queues[rnd.IntN(len(queues))]; rnd.IntN(6) {
-			case 0:
-				q.Jobs = append(q.Jobs[:0], &Job{Phase: Phase(rnd.IntN(int(granted)))}) //nolint:gosec // a phase
-				w.wait(q)
-				w.wait(q)
-			case 1:
-				w.toAsk()
-			case 2:
-				w.toPrepare()
-			case 3:
-				w.take(q, 1+serviceTime(rnd.IntN(9)), 1+rnd.IntN(3))
-			case 4:
-				w.book(q, rnd.IntN(2))
-			case 5:
-				w.pass(q)
-			}
-			lent, waiting := map[*tenant][2]serviceTime{}, 0
-			for _, q := range queues {
-				sum := lent[q.seat.tenant]
-				sum[askLine] += q.seat.lent[askLine]
-				sum[prepareLine] += q.seat.lent[prepareLine]
-				if lent[q.seat.tenant] = sum; q.seat.blocked {
-					waiting++
-				}
-			}
-			coming := map[*tenant]int{}
-			for _, q := range queues {
-				if q.seat.came != 0 {
-					coming[q.seat.tenant]++
-				}
-			}
-			for of, sum := range lent {
-				if of.coming != coming[of] || w.coming[of] != (of.coming > 0) {
-					t.Fatalf("seed %d: %d queues of tenant %s wait for a slot, it counts %d", seed, coming[of], of.name, of.coming)
-				}
-				if of.in[askLine].lent != sum[askLine] || of.in[prepareLine].lent != sum[prepareLine] {
-					t.Fatalf("seed %d: tenant %s was lent %d and %d, its queues %v", seed, of.name, of.in[askLine].lent, of.in[prepareLine].lent, sum)
-				}
-			}
-			if w.waiting() != waiting {
-				t.Fatalf("seed %d: %d queues stand in the lines, %d wait", seed, w.waiting(), waiting)
-			}
-		}
-		w.forget(nil)
-		for _, q := range queues {
-			q.Jobs = nil
-			w.pass(q)
-			w.leave(q)
-		}
-		if w.waiting() != 0 || len(w.tenants) != 0 || len(w.coming) != 0 {
-			t.Fatalf("seed %d: %d queues and %d tenants are left, of which %d wait", seed, w.waiting(), len(w.tenants), len(w.coming))
-		}
-	}
 }
 
 // TestEveryRoundSaysWhatWaits checks what a round of asks says of the keys that wait: how many each tenant has, the
@@ -342,7 +226,7 @@ func TestEveryRoundSaysWhatWaits(t *testing.T) {
 		s, p, now := inspected(rules)
 		s.Pipe.pace.Replica = "me"
 		for _, key := range keys[1:] {
-			s.turns.normal().wait(s.Queue(key, p))
+			s.turns.Wait(s.Queue(key, p), bucket.Normal)
 		}
 		do := &step{Schedule: s, now: now}
 		// The queue asks without having waited.
@@ -360,5 +244,155 @@ func TestEveryRoundSaysWhatWaits(t *testing.T) {
 	}
 	if line := said(many...); len(line.Tenants) != 0 || line.More != bucket.MostTenants+1 {
 		t.Errorf("%+v of %d tenants", line, bucket.MostTenants+1)
+	}
+}
+
+// TestMissedCallUsesNothing checks that a call that was taken back counts in no limit's use.
+func TestMissedCallUsesNothing(t *testing.T) {
+	d := newDesk(fast(4), bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 100, Per: time.Minute, Burst: 10}})
+	d.add("a")
+	for range 5 {
+		fx := d.turn()
+		if len(fx.Asks) > 0 {
+			d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}}}})
+		}
+		for _, j := range fx.Start {
+			if used := d.At(d.now).Uses()[0].Used; used != 1 {
+				t.Errorf("%d units are used by a call", used)
+			}
+			d.Unstart(j)
+			if used := d.At(d.now).Uses()[0].Used; used != 0 {
+				t.Errorf("%d units are used by a call that was taken back", used)
+			}
+			return
+		}
+	}
+	t.Error("no call started")
+}
+
+// TestLearnNoticesThatMoreIsLeft checks that jobs ask again after an answer to another process has said that more is
+// left: whether the excess was read before, or only refused a job in between.
+func TestLearnNoticesThatMoreIsLeft(t *testing.T) {
+	limit := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 60, Per: time.Hour, Burst: 1}}
+	limit.Left.Header = "X-Left"
+	s := New(&Policy{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: *limit.Rate}, Shared: []bucket.Limit{limit}}}, Pace{}, nil)
+	excess := func(units int64) []bucket.Level { return []bucket.Level{{Limit: limit, Excess: units}} }
+	refuse := func(units int64) {
+		in := answering{step: step{Schedule: s, now: someTime}}
+		q := &KeyQueue{}
+		in.wait(q, &Job{Queue: q, Call: limits.Call{Costs: []int64{1}}}, &Job{Queue: q, Call: limits.Call{Costs: []int64{1}}}, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Hour), Excess: units})
+	}
+	for i, c := range []struct {
+		refused int64
+		levels  []bucket.Level
+		eased   bool
+	}{
+		{0, nil, false},
+		{0, excess(9), false},
+		{0, excess(9), false},
+		{0, excess(8), true},
+		{0, excess(12), false},
+		{0, nil, true},
+		{7, nil, true},
+		{7, excess(7), false},
+		{7, excess(3), true},
+		{0, nil, true},
+		{0, nil, false},
+	} {
+		if refuse(c.refused); s.Shared.Learn(c.levels) != c.eased {
+			t.Errorf("step %d: an answer has said that more is left: %v, want %v", i, !c.eased, c.eased)
+		}
+	}
+}
+
+// TestDearCallWaitsAloneForTheVendor checks that while a dear call waits for the vendor's count, cheaper calls may use
+// what the vendor has left.
+func TestDearCallWaitsAloneForTheVendor(t *testing.T) {
+	limit := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 600, Per: time.Minute, Burst: 100}}
+	s := New(&Policy{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: *limit.Rate}, Shared: []bucket.Limit{limit}}}, Pace{}, nil)
+	for units, shut := range map[int64]bool{0: true, 40: false} {
+		s.gate.open()
+		in, dear := answering{step: step{Schedule: s, now: someTime}}, &Job{Queue: &KeyQueue{}, Call: limits.Call{Costs: []int64{31}}}
+		in.wait(dear.Queue, dear, dear, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Minute), Excess: units})
+		if s.gate.isShut(someTime) != shut {
+			t.Errorf("with an excess of %d units other keys wait: %v, want %v", units, !shut, shut)
+		}
+	}
+}
+
+// TestUnitsThatComeBackAreAskedFor checks that a job that a quota has put off until midnight asks again if units come
+// back that were granted while it asked, whether they come back before its answer or after. It asks once, and not for
+// units that had come back before it asked.
+func TestUnitsThatComeBackAreAskedFor(t *testing.T) {
+	const start = bucket.Micros(1_700_000_000_000_000)
+	for name, c := range map[string]struct {
+		back  time.Duration // when the store has heard of the units; the ask is sent at 1 s, and answered at 2 s
+		again bool
+	}{
+		"before the ask":     {500 * time.Millisecond, false},
+		"while it is asked":  {1500 * time.Millisecond, true},
+		"after the answer":   {3 * time.Second, true},
+		"long after":         {time.Hour, true},
+		"after the midnight": {48 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := bucket.Rules{
+				Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4},
+				Shared: []bucket.Limit{{Name: "daily", Quota: &bucket.Quota{Count: 33, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}}},
+			}
+			s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls},
+				func(string) bucket.Micros { return 0 })
+			now, returned := start, start.Add(c.back)
+			asks := func() (asked Effects) { // steps until a job asks, or nothing is to be done
+				for range 10 {
+					fx := s.Step(now)
+					for _, j := range fx.Load {
+						j.Policy, j.Costs = s.policy, []int64{1}
+						s.Loaded(j)
+					}
+					if len(fx.Asks) > 0 {
+						return fx
+					}
+				}
+				return Effects{}
+			}
+			s.Push("k", 1, &Partition{Open: true})
+			now = start.Add(time.Second)
+			if returned < now {
+				s.UnitsCameBack(returned)
+			}
+			fx := asks()
+			if len(fx.Asks) != 1 {
+				t.Fatalf("%d asks of a job that may be called", len(fx.Asks))
+			}
+			sent := now
+			now = start.Add(2 * time.Second)
+			if returned > sent && returned < now {
+				if s.UnitsCameBack(returned) {
+					t.Error("it must ask again before any job was put off")
+				}
+			}
+			out := s.Answer(&fx, Reply{Sent: sent, Came: now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "daily", Until: start.Add(24 * time.Hour)}}}})
+			if fx := asks(); len(fx.Asks) != 0 {
+				t.Fatal("a job asks again that was put off until midnight")
+			}
+			if returned > now {
+				now = returned
+				out.PutOff = s.UnitsCameBack(now)
+			}
+			if out.PutOff != c.again {
+				t.Fatalf("it must ask again: %v, want %v", out.PutOff, c.again)
+			}
+			if !c.again {
+				return
+			}
+			if s.UnitsCameBack(now) {
+				t.Error("it must ask again twice for the same units")
+			}
+			s.AskAgain(s.Queues.Find("k"), now)
+			if fx := asks(); len(fx.Asks) != 1 {
+				t.Errorf("%d asks of a job that is to ask again", len(fx.Asks))
+			}
+		})
 	}
 }

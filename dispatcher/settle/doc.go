@@ -3,7 +3,7 @@
 // in which order.
 //
 //	settle.go      the order of the writes
-//	jobend.go      the messages that are stored
+//	jobend.go      the messages that are stored; functions of the job, which change nothing
 //	operation.go   jobs that the api has accepted, and the ends of their operations
 //	resultbar.go   keeps a late result out
 //	evidence.go    looks up what the servers stored of earlier calls
@@ -11,6 +11,6 @@
 //	missing.go     letters of jobs whose messages are gone
 //	holdnotes.go   reports holds, and stores those that last
 //	unrecorded.go  calls of former processes that the ledger does not have yet
-//	spans.go       spans of jobs
+//	spans.go       spans of jobs (Spans)
 //	streams.go     the streams of results and calls
 package settle

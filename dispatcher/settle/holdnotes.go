@@ -114,7 +114,7 @@ func (w *HoldNotes) ReplayHoldLocked(p *lane.Owned, mark queue.RetryMark, seq ui
 	if mark.Key != "" {
 		q = w.Sched.Queue(mark.Key, &p.Partition)
 	}
-	w.Sched.Hold(q, m.Until, mark.Reason)
+	w.Sched.Holds.Hold(q, m.Until, mark.Reason)
 	return q
 }
 
@@ -172,7 +172,7 @@ func (w *HoldNotes) markDenialLocked(m lane.HoldMark) {
 // ReplayDenialLocked restores a denial from a mark that was found in the partition.
 func (w *HoldNotes) ReplayDenialLocked(p *lane.Owned, mark queue.RetryMark, e queue.Entry) {
 	until := w.HeldAtMostLocked(mark.NotBefore)
-	w.Sched.DenyAgain(until, bucket.MicrosOf(e.Time), w.Now(), mark.Reason)
+	w.Sched.Findings.DenyAgain(until, bucket.MicrosOf(e.Time), w.Now(), mark.Reason)
 	w.markDenialLocked(lane.HoldMark{Part: p, Seq: e.Seq, Until: until})
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// This file builds the messages that are stored at a job's end: its result, the ledger's record of its call, and its
-// letter. New headers of these messages are added here.
+// The functions of this file build the messages that are stored at a job's end: its result, the ledger's record of its
+// call, and its letter. New headers of these messages are added here.
 
 // resultMsgID returns the message id of a job's result.
 func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
@@ -24,8 +24,8 @@ func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
 // reusedMsgID returns the message id of a job's result if the job got another job's answer.
 func reusedMsgID(j *lane.Job) string { return ledger.ReusedPrefix + j.Origin() }
 
-// result builds the message of a successful job's result.
-func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
+// resultOf builds the message of a successful job's result.
+func resultOf(j *lane.Job, r httpcall.Response) *nats.Msg {
 	m, called := j.Message, r.Started
 	if j.Operation != nil {
 		called = j.Operation.Started
@@ -61,7 +61,8 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		h["Content-Type"] = []string{v}
 	}
 	msg := &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: r.Body}
-	if most := max(0, min(int(w.Env.Conn.MaxPayload())-ledger.HeaderRoom, int(j.Terms.API.MaxResult))); r.More || len(msg.Data) > most {
+	payload := int(j.Part.W.Env.Conn.MaxPayload()) - ledger.HeaderRoom
+	if most := max(0, min(payload, int(j.Terms.API.MaxResult))); r.More || len(msg.Data) > most {
 		msg.Data = msg.Data[:min(len(msg.Data), most)]
 		h[ledger.HeaderBody] = []string{ledger.BodyCut}
 	}
@@ -69,10 +70,11 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 }
 
 // Record builds the ledger's record of a job's last call.
-func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+func Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+	w := j.Part.W
 	w.Mu.Lock()
 	// Calls of a key end in any order. The TAT in the key's newest record must cover all of them.
-	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
+	tat := max(j.Grant.TAT, w.Sched.At(w.Now()).Floor(j.Queue))
 	w.Mu.Unlock()
 	ahead := w.Env.Ahead() // records are in calendar time, because a later process starts from them
 	if tat != 0 {
@@ -85,12 +87,13 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 		Accepted: j.Accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Identity(r.Started), Pack: j.In, TAT: tat,
-		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled,
+		Limits: j.Terms.API.Rules.Names(), Costs: j.Bill.Charged(j.Costs), Reserved: j.Bill.Over(j.Costs),
+		Usage: j.Bill.Usage, Unsettled: j.Bill.Unsettled,
 		Instance: w.Env.Instance,
 	}
 	// If a call is submitted, unbilled or unsettled, no answer says what it took.
-	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Unsettled) == 0 {
-		c.Estimated = j.Low()
+	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Bill.Unsettled) == 0 {
+		c.Estimated = j.Bill.Low()
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
 		c.Answer = httpcall.AnswerOf(j.Terms.API, r)
@@ -104,7 +107,9 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 }
 
 // Letter builds a job's letter.
-func (w *Settler) Letter(j *lane.Job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
+func Letter(
+	j *lane.Job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed,
+) *deadletter.Letter {
 	m := j.Message
 	var accepted time.Time
 	if j.Accepted != 0 {
@@ -115,7 +120,7 @@ func (w *Settler) Letter(j *lane.Job, reason deadletter.Reason, detail string, s
 		operation = j.Operation.Address
 	}
 	return &deadletter.Letter{
-		API: w.Name, Key: j.Queue.Key, JobID: m.ID, Origin: j.Origin(), Reason: reason, Detail: detail,
+		API: j.Part.W.Name, Key: j.Queue.Key, JobID: m.ID, Origin: j.Origin(), Reason: reason, Detail: detail,
 		Header: m.Header, Body: m.Body, At: time.Now(), Attempts: j.Attempts, Status: status, Billed: billed, Keyed: j.Doubt.Keyed(),
 		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted, Call: j.LastCall, Operation: operation,
 	}

@@ -91,7 +91,7 @@ func (w *Memory) spaceOf(ctx context.Context, j *lane.Job, size int64) (*queue.S
 	if space := holdings.TryNear(size); space != nil {
 		return space, nil
 	}
-	w.Update(func(s *schedule.Schedule) { j.Cramped = true; s.Touch(j.Queue) })
+	w.Update(func(s *schedule.Schedule) { j.Cramped = true; s.Queues.Touch(j.Queue) })
 	defer w.Update(func(*schedule.Schedule) { j.Cramped = false })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

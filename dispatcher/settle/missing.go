@@ -41,7 +41,7 @@ func (w *Settler) BuryMissing(ctx context.Context, j *lane.Job, a queue.Absence)
 		API: w.Name, Key: j.Queue.Key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Detail: missingDetail(j, a),
 		Origin: ledger.OriginOf(j.Part.Bucket.Name(), j.Seq, 0), Attempts: j.Attempts, Status: j.Status, Billed: j.Doubt.Charged(), Keyed: j.Doubt.Keyed(),
 	}
-	if len(j.Intents) > 0 || j.Lost != nil || j.Part.IsRestored(j.Seq) {
+	if len(j.Announced.Marks) > 0 || j.Lost != nil || j.Part.IsRestored(j.Seq) {
 		l.Billed = deadletter.BilledUnknown
 	}
 	if j.Operation != nil {

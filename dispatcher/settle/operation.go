@@ -67,9 +67,9 @@ func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Respons
 		wait = o.For
 	}
 	op.Until = w.WallTime(w.Now()).Add(wait - max(0, time.Since(r.Ended)))
-	op.Price, op.Costs, op.Limits = j.Price(), j.Charged(), j.Terms.Limits
+	op.Price, op.Costs, op.Limits = j.Price(), j.Bill.Charged(j.Costs), j.Terms.Limits
 	j.Operation = &op
-	c := w.Record(j, r, out)
+	c := Record(j, r, out)
 	c.Operation = &op
 	if w.KeepRecord(ctx, j, c) {
 		w.Keep(ctx, j, c)
@@ -84,14 +84,11 @@ func (w *Operations) Keep(ctx context.Context, j *lane.Job, c *ledger.Record) {
 		return
 	}
 	fault.Pass(fault.RetryStored)
-	w.traceRest(j, c)
+	w.Spans.rest(j, c)
 	w.HoldSlot(j)
 	w.Update(func(*schedule.Schedule) {
 		j.DropIntentsLocked()
-		if j.MarkSeq != 0 {
-			j.Part.Bucket.Discard(j.MarkSeq)
-		}
-		j.MarkSeq = seq
+		j.Marks.Replace(j.Part, seq)
 		j.Lost, j.Flown = nil, nil
 		w.PollLocked(j)
 	})
@@ -122,7 +119,7 @@ const slotMargin = time.Minute
 // may start before this job is polled.
 func (w *Operations) HoldLocked(j *lane.Job) {
 	if j.Operation.Holds {
-		w.Sched.KeepSlot(j.Job)
+		w.Sched.Pipe.KeepSlot(j.Job)
 		w.HoldSlot(j)
 	}
 }
@@ -182,12 +179,12 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 		return
 	}
 	var more Beyond
-	j.Usage, j.Holdup = nil, schedule.Holdup{}
+	j.Bill.Usage, j.Holdup = nil, schedule.Holdup{}
 	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out, more) }
 	if out.Verdict == httpcall.Delivered {
 		more = w.over(j, r)
 		// The stored result has the price of the whole job.
-		j.Usage, j.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price
+		j.Bill.Usage, j.Bill.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price
 		w.keepResult(ctx, j, r, record, out)
 		return
 	}
@@ -197,7 +194,7 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 		c := record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: out.Billed})
 		c.Result = at
 		if w.KeepRecord(ctx, j, c) {
-			w.TraceEnd(j, nil)
+			w.Spans.End(j, nil)
 			w.Finish(j, ledger.Done)
 		}
 	default:
@@ -223,7 +220,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 	if ok {
 		fault.Pass(fault.IntentStored)
 		w.Mu.Lock()
-		j.Intents = append(j.Intents, &lane.IntentMark{Seq: seq, Users: 1})
+		j.Announced.Marks = append(j.Announced.Marks, &lane.IntentMark{Seq: seq, Users: 1})
 		w.Mu.Unlock()
 	}
 	return ok
@@ -232,9 +229,9 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 // EndRecord builds the ledger's record of the end of a job's operation. The record is of no call: it charges only what
 // the operation took in addition to what the call was charged.
 func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome, more Beyond) *ledger.Record {
-	c := w.Record(j, r, out)
+	c := Record(j, r, out)
 	w.Mu.Lock()
-	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.Floor(j.Queue))
+	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.At(w.Now()).Floor(j.Queue))
 	w.Mu.Unlock()
 	if c.TAT = 0; tat != 0 {
 		c.TAT = tat + w.Env.Ahead()

@@ -48,7 +48,7 @@ func operating(t *testing.T) (w *settling, j *lane.Job, polled *[]*lane.Job, use
 	j.Settle()
 	j.Bind(w.Terms)
 	j.Message, j.Accepted, j.Calls = &ingest.Job{API: "pay", Key: "k", ID: "j"}, bucket.MicrosOf(time.Now()), 1
-	j.Paid, j.Costs, j.Granted = 250_000, []int64{1}, &bucket.Use{Key: "k", Grant: bucket.Grant{Serial: 64}}
+	j.Bill.Paid, j.Costs, j.Granted = 250_000, []int64{1}, &bucket.Use{Key: "k", Grant: bucket.Grant{Serial: 64}}
 	return w, j, polled, uses
 }
 
@@ -84,7 +84,7 @@ func recordsOf(t *testing.T, w *settling) (records []ledger.Record) {
 func TestAcceptedCall(t *testing.T) {
 	w, j, polled, uses := operating(t)
 	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
-	if len(*polled) != 1 || !j.IsPolled() || j.Message != nil || j.MarkSeq == 0 || len(j.Intents) != 0 {
+	if len(*polled) != 1 || !j.IsPolled() || j.Message != nil || j.Marks.Last == 0 || len(j.Announced.Marks) != 0 {
 		t.Fatalf("polled %v, %+v", *polled, j)
 	}
 	if op := j.Operation; op.Address != "http://127.0.0.1:1/operations/1" || !op.Holds || op.Price != 250_000 || time.Until(op.Until.Time()) > time.Hour || time.Until(op.Until.Time()) < 50*time.Minute {
@@ -188,15 +188,15 @@ func TestIntentOfAnEnd(t *testing.T) {
 	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
 	j.Doubt = lane.Doubt{Billed: deadletter.BilledYes, Identity: "Idempotency-Key@1700000000"}
 	await.Return(t, "the intent", func() {
-		if !w.settler.Operations.intendEnd(t.Context(), j) || len(j.Intents) != 1 {
-			t.Errorf("%d intents are stored", len(j.Intents))
+		if !w.settler.Operations.intendEnd(t.Context(), j) || len(j.Announced.Marks) != 1 {
+			t.Errorf("%d intents are stored", len(j.Announced.Marks))
 		}
 	})
 	s, err := w.Env.JS.Stream(t.Context(), j.Part.Bucket.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, err := s.GetMsg(t.Context(), j.Intents[0].Seq)
+	msg, err := s.GetMsg(t.Context(), j.Announced.Marks[0].Seq)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestIntentOfAnEnd(t *testing.T) {
 // record of an operation's end has them if the operation took more than its call was charged.
 func TestEstimatesInRecords(t *testing.T) {
 	w, j, _, _ := operating(t)
-	j.Taken, j.Estimates = []int64{9}, []int64{4}
+	j.Bill.Taken, j.Bill.Estimates = []int64{9}, []int64{4}
 	r := httpcall.Response{Sent: true, Status: 200}
 	for _, c := range []struct {
 		what      string
@@ -222,17 +222,39 @@ func TestEstimatesInRecords(t *testing.T) {
 		{"not billed", httpcall.Outcome{Verdict: httpcall.Pushback, Billed: deadletter.NotBilled}, nil, false},
 		{"accepted", httpcall.Outcome{Verdict: httpcall.Submitted, Billed: deadletter.BilledYes}, nil, false},
 	} {
-		j.Unsettled = c.unsettled
-		if got := w.settler.Record(j, r, c.out).Estimated; (got != nil) != c.has {
+		j.Bill.Unsettled = c.unsettled
+		if got := Record(j, r, c.out).Estimated; (got != nil) != c.has {
 			t.Errorf("the record of a call that was %s has the estimates %v", c.what, got)
 		}
 	}
-	j.Unsettled, j.Operation = nil, &queue.Operation{Costs: []int64{9}}
+	j.Bill.Unsettled, j.Operation = nil, &queue.Operation{Costs: []int64{9}}
 	done := httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes}
 	for more, has := range map[int64]bool{0: false, 3: true} {
 		c := w.settler.Operations.EndRecord(j, r, done, Beyond{Units: []int64{more}, Estimates: []int64{4}})
 		if (c.Estimated != nil) != has {
 			t.Errorf("the record of an operation that took %d beyond its call has the estimates %v", more, c.Estimated)
+		}
+	}
+}
+
+// TestJobStaysUntilItsRecordIsStored checks that a job that is done is deleted only when its result and its record are
+// stored.
+func TestJobStaysUntilItsRecordIsStored(t *testing.T) {
+	for _, missing := range []string{"", ledger.CallsStream, ledger.ResultsStream} {
+		w, j, _, _ := operating(t)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		if missing != "" {
+			if err := w.Env.JS.DeleteStream(ctx, missing); err != nil {
+				t.Fatal(err)
+			}
+			stop() // each write is tried once
+		}
+		now := time.Now()
+		r := httpcall.Response{Sent: true, Status: 200, Header: http.Header{}, Body: []byte("{}"), Started: now, Ended: now}
+		await.Return(t, "the outcome", func() { w.settler.Settle(ctx, j, r) })
+		if left := w.Sched.At(w.Now()).Unfinished(); (left == 0) != (missing == "") {
+			t.Errorf("without %q %d jobs are left", missing, left)
 		}
 	}
 }

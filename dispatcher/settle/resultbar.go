@@ -56,12 +56,12 @@ func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
 	}
 	r, out := StoredResponse(msg.Header)
 	out.Detail = "its result was stored after its call was taken for lost"
-	j.Usage, j.Unsettled, j.Holdup = nil, nil, schedule.Holdup{}
-	c := w.Record(j, r, out)
+	j.Bill.Usage, j.Bill.Unsettled, j.Holdup = nil, nil, schedule.Holdup{}
+	c := Record(j, r, out)
 	c.Polled, c.Planned, c.Result = true, r.Ended.UTC(), at
 	c.Price, c.Costs, c.Reserved, c.Estimated = ledger.Money(0), make([]int64, len(c.Limits)), nil, nil
 	if w.KeepRecord(ctx, j, c) {
-		w.TraceEnd(j, nil)
+		w.Spans.End(j, nil)
 		w.Finish(j, ledger.Done)
 	}
 	return true

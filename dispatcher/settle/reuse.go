@@ -51,9 +51,9 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 		return
 	}
 	w.Mu.Lock()
-	j.EndMarks = append(j.EndMarks, seq)
+	j.Marks.Ends = append(j.Marks.Ends, seq)
 	w.Mu.Unlock()
-	msg := w.reusedResult(j, of, time.Now())
+	msg := reusedResult(j, of, time.Now())
 	stored, ok := w.storeResult(ctx, j, msg)
 	if !ok {
 		return
@@ -74,18 +74,18 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 	if j.Message.ReplyTo != "" {
 		w.Env.Reply(j.Message.ReplyTo, msg)
 	}
-	c := w.ReusedRecord(j, msg.Header)
+	c := ReusedRecord(j, msg.Header)
 	c.Result = stored.Seq
 	if w.KeepRecord(ctx, j, c) {
-		w.TraceEnd(j, nil)
+		w.Spans.End(j, nil)
 		w.Finish(j, ledger.Reused)
 	}
 }
 
 // reusedResult builds the result of a job that ends with the answer of another job.
-func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *nats.Msg {
+func reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *nats.Msg {
 	called, _ := time.Parse(time.RFC3339Nano, of.Header.Get(ledger.HeaderCalledAt)) // weir's own header: always there
-	msg := w.result(j, httpcall.Response{Status: of.Status, Header: http.Header(of.Header), Body: of.Body, Started: called, Ended: at})
+	msg := resultOf(j, httpcall.Response{Status: of.Status, Header: http.Header(of.Header), Body: of.Body, Started: called, Ended: at})
 	h := msg.Header
 	h[ingest.HeaderMsgID], h[ledger.HeaderPrice], h[ledger.HeaderReused] = []string{reusedMsgID(j)}, []string{ledger.Money(0)}, []string{of.Job}
 	return msg
@@ -96,11 +96,11 @@ func reusedDetail(job string) string { return "the answer of job " + job }
 // ReusedRecord builds the ledger's record of a job that ended with another job's answer. It builds it from the job's
 // result. The record takes nothing from any limit. But it has the key's pace, because it may be the key's newest
 // record.
-func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
+func ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	at, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
 	from := result.Get(ledger.HeaderReused)
-	c := w.Record(j, httpcall.Response{Status: status, Started: at, Ended: at}, httpcall.Outcome{
+	c := Record(j, httpcall.Response{Status: status, Started: at, Ended: at}, httpcall.Outcome{
 		Verdict: httpcall.Delivered, Billed: deadletter.NotBilled, Detail: reusedDetail(from),
 	})
 	c.Outcome, c.ReusedFrom, c.Call, c.Attempt, c.Planned = ledger.Reused, from, 0, 0, time.Time{}

@@ -32,6 +32,7 @@ const persistRetry = time.Second
 type Settler struct {
 	*lane.Lane
 	Memory     *Memory
+	Spans      Spans
 	notes      *HoldNotes
 	Evidence   evidence
 	Unrecorded unrecordedCalls
@@ -43,7 +44,10 @@ type Settler struct {
 
 // New returns a settler of a lane's jobs. It calls onCallEnd under the lock when a call has ended.
 func New(l *lane.Lane, notes *HoldNotes, onCallEnd func(answered bool)) *Settler {
-	w := &Settler{Lane: l, Memory: &Memory{l}, notes: notes, Evidence: evidenceOf(l.Env, l.Name, l.Log), onCallEnd: onCallEnd}
+	w := &Settler{
+		Lane: l, Memory: &Memory{l}, Spans: Spans{l.Env}, notes: notes,
+		Evidence: evidenceOf(l.Env, l.Name, l.Log), onCallEnd: onCallEnd,
+	}
 	w.Operations = &Operations{Settler: w}
 	return w
 }
@@ -144,18 +148,18 @@ func (w *Settler) conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 
 	switch out.Verdict {
 	case httpcall.Delivered:
-		w.keepResult(ctx, j, r, func(out httpcall.Outcome) *ledger.Record { return w.Record(j, r, out) }, out)
+		w.keepResult(ctx, j, r, func(out httpcall.Outcome) *ledger.Record { return Record(j, r, out) }, out)
 	case httpcall.Submitted:
 		w.Operations.submit(ctx, j, r, out)
 	case httpcall.Dead:
-		c := w.Record(j, r, out)
+		c := Record(j, r, out)
 		j.Operation, c.Operation = out.Operation, out.Operation
 		w.Bury(ctx, j, out.Reason, out.Detail, c)
 	case httpcall.Again:
 		wait := schedule.Backoff(api.Retry.Min, api.Retry.Max, max(j.Attempts, 1), rand.Float64())
-		w.Again(ctx, j, w.Record(j, r, out), max(w.Now().Add(wait), f.NotBefore))
+		w.Again(ctx, j, Record(j, r, out), max(w.Now().Add(wait), f.NotBefore))
 	case httpcall.Pushback, httpcall.Denied:
-		w.Again(ctx, j, w.Record(j, r, out), f.NotBefore)
+		w.Again(ctx, j, Record(j, r, out), f.NotBefore)
 	default:
 		panic(fmt.Sprintf("settle: unknown verdict %d", out.Verdict)) // httpcall.Judge has a bug
 	}
@@ -171,7 +175,7 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 		<-time.After(100 * time.Millisecond)
 	}
 	fault.Pass(fault.CallAnswered)
-	msg := w.result(j, r)
+	msg := resultOf(j, r)
 	request, reusable := w.RequestOf(j, &r)
 	if reusable {
 		msg.Header[ledger.HeaderRequest] = []string{request.String()}
@@ -200,7 +204,7 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 	c := record(out)
 	c.Result = stored.Seq
 	if w.KeepRecord(ctx, j, c) {
-		w.TraceEnd(j, nil)
+		w.Spans.End(j, nil)
 		w.Finish(j, ledger.Done)
 	}
 }
@@ -236,9 +240,9 @@ func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reaso
 	if c != nil {
 		status, answer = c.Status, c.Answer
 	}
-	letter := w.Letter(j, reason, detail, status, j.Doubt.Charged())
+	letter := Letter(j, reason, detail, status, j.Doubt.Charged())
 	letter.Answer = answer
-	w.Trace(j)
+	w.Spans.Of(j)
 	w.LogOf(j).Info("job buried", "reason", letter.Reason, "detail", letter.Detail, "billed", letter.Billed)
 	var stored stream.Answer
 	if c != nil {
@@ -265,7 +269,7 @@ func (w *Settler) keepEnd(ctx context.Context, j *lane.Job, letter *deadletter.L
 	seq, ok := w.keepMark(ctx, "end", j, mark)
 	if ok {
 		w.Mu.Lock()
-		j.EndMarks = append(j.EndMarks, seq)
+		j.Marks.Ends = append(j.Marks.Ends, seq)
 		w.Mu.Unlock()
 	}
 	return ok
@@ -292,7 +296,7 @@ func (w *Settler) BuryLetter(ctx context.Context, j *lane.Job, letter *deadlette
 	}
 	if w.persist(ctx, "dead letter", j, func() error { return w.Env.Letters.Bury(letter) }) {
 		fault.Pass(fault.LetterKept)
-		w.TraceEnd(j, letter)
+		w.Spans.End(j, letter)
 		w.Finish(j, string(letter.Reason))
 	}
 }
@@ -318,13 +322,10 @@ func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record, notBe
 		return
 	}
 	fault.Pass(fault.RetryStored)
-	w.traceRest(j, c)
+	w.Spans.rest(j, c)
 	w.Update(func(s *schedule.Schedule) {
 		j.DropIntentsLocked()
-		if j.MarkSeq != 0 {
-			j.Part.Bucket.Discard(j.MarkSeq)
-		}
-		j.MarkSeq = seq
+		j.Marks.Replace(j.Part, seq)
 		j.Failed, j.Lost, j.Flown = c.Detail, nil, nil
 		w.RestLocked(j, notBefore)
 	})
@@ -350,7 +351,7 @@ func (w *Settler) storeRecord(ctx context.Context, j *lane.Job, c *ledger.Record
 		w.Env.Metrics.Usage.WithLabelValues(c.API, name).Add(float64(n))
 	}
 	if !c.Polled {
-		w.traceCall(j, c)
+		w.Spans.call(j, c)
 	}
 	if c.Status != 0 {
 		j.AnsweredAt = stored.Seq
@@ -383,7 +384,9 @@ func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write f
 			stream.Sleep(ctx, lane.LeaseCheck)
 		default:
 			// No more calls are paid for while their outcomes cannot be stored.
-			w.Update(func(s *schedule.Schedule) { s.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored") })
+			w.Update(func(s *schedule.Schedule) {
+				s.Holds.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored")
+			})
 			w.LogOf(j).Error("could not be stored; trying again", "what", what, "err", err)
 			stream.Sleep(ctx, persistRetry)
 		}
@@ -407,12 +410,7 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 		delete(p.Removed, j.Seq)
 		j.DropIntentsLocked()
 		j.Adopted.LetGo()
-		if j.MarkSeq != 0 {
-			p.Bucket.Discard(j.MarkSeq)
-		}
-		for _, seq := range j.EndMarks {
-			p.Bucket.Discard(seq)
-		}
+		j.Marks.Drop(p)
 		w.LeaveLocked(j)
 		s.Finished(j.Job)
 		if j.Ended != nil {
@@ -438,7 +436,7 @@ func (w *Settler) unstall(p *lane.Owned) {
 		if p.Stalled = false; p.Closing || p.Lost.Load() {
 			return
 		}
-		s.OpenPartition(&p.Partition)
+		s.Queues.OpenPartition(&p.Partition)
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/recorder"
+	"weir/dispatcher/settle"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -157,7 +158,7 @@ func TestJobStaysUntilItsLetterIsTold(t *testing.T) {
 	stop()
 	end := func(ctx context.Context, seq uint64) {
 		f := foundOf(w, p, seq, "k")
-		letter := w.settler.Letter(f.Job, deadletter.Rejected, "no", 400, deadletter.NotBilled)
+		letter := settle.Letter(f.Job, deadletter.Rejected, "no", 400, deadletter.NotBilled)
 		await.Return(t, "the job's end", func() { w.settler.BuryLetter(ctx, f.Job, letter) })
 	}
 	end(t.Context(), 1)

@@ -45,7 +45,7 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 		await.Return(t, "the job's rest", w.Running.Wait)
 		stop()
 		var until time.Time
-		if wait := w.Sched.At(w.Now()).Inspect(w.Sched.Find("a")).Waits; wait.Until != nil {
+		if wait := w.Sched.At(w.Now()).Inspect(w.Sched.Queues.Find("a")).Waits; wait.Until != nil {
 			until = *wait.Until
 		}
 		if most := w.Now().Add(schedule.MostHold).Time(); until.After(most) || until.Before(most.Add(-time.Hour)) {

@@ -54,7 +54,7 @@ func TestCopyOfAnEndedJob(t *testing.T) {
 			await.Return(t, "what the worker runs", w.Running.Wait)
 			w.Mu.Lock()
 			left := 0
-			if q := w.Sched.Find(key); q != nil {
+			if q := w.Sched.Queues.Find(key); q != nil {
 				left = q.Depth()
 			}
 			w.Mu.Unlock()

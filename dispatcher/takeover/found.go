@@ -117,7 +117,7 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	}
 	last := &f.last
 	mark.NotBefore, last.NotBefore = w.HeldAtMostLocked(mark.NotBefore), w.HeldAtMostLocked(last.NotBefore)
-	j.MarkSeq = mark.seq
+	j.Marks.Last = mark.seq
 	j.Bind(w.Terms)
 	j.Calls, j.Attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
 	j.Unseen = mark.Unseen && mark.Calls >= last.Call
@@ -140,7 +140,7 @@ func (f *foundJob) recallLocked(h jobHistory) {
 		f.result = h.result.At
 	}
 	if f.intent = h.intent; f.intent != nil {
-		j.Intents = []*lane.IntentMark{f.intent.Mark}
+		j.Announced.Marks = []*lane.IntentMark{f.intent.Mark}
 		f.noted = f.noteOf(f.intent)
 		j.Calls = max(j.Calls, f.intent.Call-1) // the record of the call before may be older than what was read
 	}
@@ -159,7 +159,7 @@ func (f *foundJob) recallOperation(op *queue.Operation) {
 	if op == nil {
 		return
 	}
-	f.Operation, f.Paid = op, op.Price
+	f.Operation, f.Bill.Paid = op, op.Price
 	f.LastCall = &deadletter.LastCall{Started: op.Started, Bytes: -1, Target: op.Target}
 }
 
@@ -276,7 +276,7 @@ func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 		q = nil
 	}
 	if until > f.w.Now() {
-		f.w.Sched.Hold(q, until, why)
+		f.w.Sched.Holds.Hold(q, until, why)
 	}
 }
 
@@ -405,7 +405,8 @@ func (f *foundJob) endAgain(ctx context.Context) {
 		f.w.Mu.Unlock()
 	}
 	f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
-	f.w.BuryLetter(ctx, f.Job, f.w.Letter(f.Job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.Doubt.Charged()))
+	reason := deadletter.Reason(f.last.Outcome)
+	f.w.BuryLetter(ctx, f.Job, settle.Letter(f.Job, reason, f.last.Detail, f.last.Status, f.Doubt.Charged()))
 }
 
 // endAnswered settles a call that was answered, but whose process died before it had stored the outcome. From what that

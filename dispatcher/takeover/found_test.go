@@ -11,6 +11,7 @@ import (
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
+	"weir/ingest/await"
 )
 
 // TestEndedByAnEarlierCall checks a job whose first call an owner takes for lost; the owner calls the job again and
@@ -46,6 +47,22 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 	}
 }
 
+// TestRecordedFailureGetsItsLetter checks that a job whose last record is final becomes a letter, because its owner may
+// have died before it stored the letter.
+func TestRecordedFailureGetsItsLetter(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	f.last, f.found = lateFailure(f).Last(), recovery.Found{Recorded: 1, Intended: 1, Ended: true}
+	fate := recovery.Judge(f.found)
+	if fate != recovery.EndsByLast || !f.followLocked(fate) {
+		t.Fatalf("fate %d", fate)
+	}
+	await.Return(t, "the job's end", func() { f.settle(t.Context(), fate) })
+	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 {
+		t.Errorf("%d letters, want 1", len(letters))
+	}
+}
+
 // TestFoundJobGoesOnFromItsMark checks that a found job with only a retry mark waits for the time in the mark, and
 // keeps the mark's numbers of calls and attempts.
 func TestFoundJobGoesOnFromItsMark(t *testing.T) {
@@ -60,9 +77,9 @@ func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 	f.recallLocked(jobHistory{mark: &foundMark{RetryMark: mark, seq: 9}})
 	w.Mu.Unlock()
 	j := f.Job
-	if j.NotBefore != later || j.Calls != 3 || j.Attempts != 2 || j.Crashes != 1 || j.Deaths != 4 || j.MarkSeq != 9 {
+	if j.NotBefore != later || j.Calls != 3 || j.Attempts != 2 || j.Crashes != 1 || j.Deaths != 4 || j.Marks.Last != 9 {
 		t.Errorf("not before %d, want %d; calls %d, attempts %d, crashes %d, deaths %d, mark %d",
-			j.NotBefore, later, j.Calls, j.Attempts, j.Crashes, j.Deaths, j.MarkSeq)
+			j.NotBefore, later, j.Calls, j.Attempts, j.Crashes, j.Deaths, j.Marks.Last)
 	}
 	if j.Failed != "it failed" || j.Status != 500 || j.AnsweredAt != 7 || j.Doubt.Identity != "Other-Key@0" {
 		t.Errorf("failed %q, status %d, answered at %d, under %q", j.Failed, j.Status, j.AnsweredAt, j.Doubt.Identity)

@@ -334,7 +334,7 @@ func (p *stocktaking) newInventory(bytes int) *inventory {
 
 // takeInventories fills in the waiting jobs in the notes of partitions.
 func takeInventories(l *lane.Lane, of map[*schedule.Partition]*inventory) {
-	l.EachLocked(l.Sched.Queues(), func(q *schedule.KeyQueue) {
+	l.EachLocked(l.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		inv := of[q.Partition]
 		if inv == nil || inv.Jobs == nil || q.Empty() {
 			return

@@ -59,7 +59,7 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	// True if the ledger has the record of the result's call, and the one that ended the job.
 	recorded := f.Lost == nil && f.found.Ended && calls <= f.found.Recorded
 	if recorded || f.w.KeepRecord(ctx, f.Job, f.recordOf(msg)) {
-		f.w.TraceEnd(f.Job, nil)
+		f.w.Spans.End(f.Job, nil)
 		f.w.Finish(f.Job, ledger.Done)
 	}
 }
@@ -83,7 +83,7 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
-	c := f.w.ReusedRecord(f.Job, msg.Header)
+	c := settle.ReusedRecord(f.Job, msg.Header)
 	c.Result = f.result
 	f.w.Mu.Lock()
 	drain := f.w.Sched.Policy().DrainTime(f.Queue.Limits)
@@ -92,7 +92,7 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 		f.waitOut(c) // the record becomes the newest of a key whose pace was not read
 	}
 	if f.w.KeepRecord(ctx, f.Job, c) {
-		f.w.TraceEnd(f.Job, nil)
+		f.w.Spans.End(f.Job, nil)
 		f.w.Finish(f.Job, ledger.Reused)
 	}
 }
@@ -152,7 +152,7 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 	if result.Get(ledger.HeaderReused) != "" && f.Lost != nil {
 		r.Started, r.Ended = f.Lost.Stored, f.Lost.Stored
 	}
-	c := f.w.Record(f.Job, r, out)
+	c := settle.Record(f.Job, r, out)
 	if f.Flown == nil {
 		c.Planned = time.Time{}
 		f.AsIntended(c)

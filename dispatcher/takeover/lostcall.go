@@ -11,6 +11,7 @@ import (
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
 )
 
 // A call is lost if it has an intent, but neither a record nor a result: it may have been made. Its record is stored
@@ -82,7 +83,7 @@ func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	if f.Flown != nil && !f.Flown.Begun.IsZero() {
 		at = f.Flown.Begun
 	}
-	c := w.Record(f.Job, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
+	c := settle.Record(f.Job, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
 	f.AsIntended(c)
 	f.waitOut(c)

@@ -69,7 +69,7 @@ func TestLostCallsInARow(t *testing.T) {
 		if len(letters) != 0 || !f.Rests() {
 			t.Errorf("%s: its job rests: %v, its letters say %q", c.what, f.Rests(), letters)
 		}
-		msg, err := bucket.GetMsg(t.Context(), f.MarkSeq)
+		msg, err := bucket.GetMsg(t.Context(), f.Marks.Last)
 		if err != nil {
 			t.Fatalf("%s has no mark: %v", c.what, err)
 		}
@@ -148,7 +148,7 @@ func TestLostCallBehindALateRecord(t *testing.T) {
 	}
 	f.Lose(&lane.FoundIntent{Intent: queue.Intent{Call: 1, Accepted: f.Accepted}, Stored: time.Now()})
 	await.Return(t, "the job's end", func() { f.endLost(t.Context()) })
-	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 || len(f.EndMarks) != 1 {
-		t.Errorf("%d marks of its end, its letters say %q", len(f.EndMarks), letters)
+	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 || len(f.Marks.Ends) != 1 {
+		t.Errorf("%d marks of its end, its letters say %q", len(f.Marks.Ends), letters)
 	}
 }

@@ -97,9 +97,9 @@ func TestFoundOperation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		msg, err := s.GetMsg(t.Context(), f.MarkSeq)
+		msg, err := s.GetMsg(t.Context(), f.Marks.Last)
 		if err != nil {
-			t.Fatalf("%s: mark %d: %v", c.what, f.MarkSeq, err)
+			t.Fatalf("%s: mark %d: %v", c.what, f.Marks.Last, err)
 		}
 		if mark, err := (queue.Entry{Data: msg.Data}).RetryMark(); err != nil || mark.Operation == nil || mark.Operation.Address != operation.Address || mark.Calls != 1 {
 			t.Errorf("%s: the mark %+v, %v", c.what, mark, err)

@@ -51,7 +51,7 @@ func (p *reader) addOne(ctx context.Context, e queue.Entry) (resume bool) {
 // pushLocked queues a job that was read, and keeps its message if the job may be called soon.
 func (p *reader) pushLocked(e queue.Entry) *schedule.KeyQueue {
 	p.expectLocked(e)
-	notBefore, own := bucket.Micros(0), p.W.Sched.Own
+	notBefore, own := bucket.Micros(0), p.W.Sched.Queues.Own
 	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
 		notBefore = own(bucket.MicrosOf(at))
 	}
@@ -72,7 +72,7 @@ func (p *reader) expectLocked(e queue.Entry) {
 	if api := p.W.Terms.API; (api.Idempotency == nil || api.Pack != nil) && p.MayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
 	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
-		p.Expect(e.Seq, p.W.Sched.Own(bucket.MicrosOf(at)))
+		p.Expect(e.Seq, p.W.Sched.Queues.Own(bucket.MicrosOf(at)))
 	}
 }
 

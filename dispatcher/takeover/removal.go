@@ -87,7 +87,7 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 // It drops those entries of Removed that are not jobs.
 func (p *removals) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
 	w, known := p.W, map[uint64]struct{}{}
-	w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) {
+	w.EachLocked(w.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition != &p.Partition || q.Empty() {
 			return
 		}
@@ -226,7 +226,7 @@ func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 	var ends []*lane.Job
 	w.Update(func(s *schedule.Schedule) {
 		for _, of := range some {
-			q := s.Find(of.key)
+			q := s.Queues.Find(of.key)
 			if q == nil || q.Partition != &p.Partition {
 				continue
 			}
@@ -266,12 +266,12 @@ func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
 	var unmarked []*lane.Job
-	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
+	p.W.EachLocked(p.W.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition != &p.Partition {
 			return
 		}
 		for t := range q.Polled {
-			if j := lane.JobLocked(t); gone(j.MarkSeq) && !gone(j.Seq) {
+			if j := lane.JobLocked(t); gone(j.Marks.Last) && !gone(j.Seq) {
 				unmarked = append(unmarked, j)
 			}
 		}
@@ -292,7 +292,7 @@ func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 		}
 		p.W.Mu.Lock()
 		if j.IsPolled() {
-			j.MarkSeq = seq
+			j.Marks.Last = seq
 		} else {
 			p.Bucket.Discard(seq) // the job ends
 		}
@@ -307,14 +307,14 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 	w := p.W
 	var intents []queue.Intent
 	var jobs []*lane.Job
-	w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) {
+	w.EachLocked(w.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition != &p.Partition {
 			return
 		}
-		for t := range q.Near {
+		for t := range q.Jobs.Near {
 			j, begun := t.Of.(*lane.Job)
-			if begun && j.IntendedBy != nil && !gone(j.Seq) && slices.ContainsFunc(j.Intents, func(m *lane.IntentMark) bool { return gone(m.Seq) }) {
-				intents, jobs = append(intents, j.Intent(j.Intended)), append(jobs, j)
+			if begun && j.Announced.By != nil && !gone(j.Seq) && slices.ContainsFunc(j.Announced.Marks, func(m *lane.IntentMark) bool { return gone(m.Seq) }) {
+				intents, jobs = append(intents, j.Intent(j.Announced.Call)), append(jobs, j)
 			}
 		}
 	})
@@ -353,8 +353,8 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		defer w.Mu.Unlock()
 		mark := &lane.IntentMark{Seq: seq, Users: len(jobs)}
 		for _, j := range jobs {
-			if len(j.Intents) > 0 {
-				j.Intents = append(j.Intents, mark)
+			if len(j.Announced.Marks) > 0 {
+				j.Announced.Marks = append(j.Announced.Marks, mark)
 			} else if mark.Users--; mark.Users == 0 { // all jobs have ended meanwhile
 				p.Bucket.Discard(seq)
 			}

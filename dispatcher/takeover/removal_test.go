@@ -82,7 +82,7 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 		w.Sched.Push("k", seq, &p.Partition)
 	}
 	w.Sched.PushEarly("later", 15, &p.Partition, bucket.Normal, w.Now(), w.Now().Add(time.Hour))
-	flying := lane.JobLocked(w.Sched.Extract(w.Sched.Find("k"), 10))
+	flying := lane.JobLocked(w.Sched.Extract(w.Sched.Queues.Find("k"), 10))
 	flying.Settle()
 	p.Cache.KeepLocked(queue.Entry{Seq: 11, Key: "k", Header: nats.Header{ingest.HeaderJobID: {"eleven"}}, Data: []byte("the body"), Time: time.Now()})
 	p.removals.removed(t.Context(), queue.Removal{Seqs: []uint64{7, 10, 11, 12, 15}, Unread: map[uint64]string{16: "unread"}})
@@ -101,7 +101,7 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	if len(seqs) != 4 {
 		t.Errorf("there are letters of %v", seqs)
 	}
-	if left := slices.Collect(w.Sched.Find("k").Seqs); !slices.Equal(left, []uint64{10, 13, 14}) || w.Sched.Find("later") != nil && !w.Sched.Find("later").Empty() {
+	if left := slices.Collect(w.Sched.Queues.Find("k").Seqs); !slices.Equal(left, []uint64{10, 13, 14}) || w.Sched.Queues.Find("later") != nil && !w.Sched.Queues.Find("later").Empty() {
 		t.Errorf("what is left in the queue: %v", left)
 	}
 	if !p.IsRemovedLocked(10) || p.IsRemovedLocked(7) || p.IsRemovedLocked(12) {
@@ -121,7 +121,7 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 	w.Sched.Push("k", 10, &p.Partition)
 	w.Sched.Push("gone", 11, &p.Partition)
 	for key, seq := range map[string]uint64{"k": 10, "gone": 11} {
-		j := lane.JobLocked(w.Sched.Extract(w.Sched.Find(key), seq))
+		j := lane.JobLocked(w.Sched.Extract(w.Sched.Queues.Find(key), seq))
 		j.Bind(w.Terms)
 		intends(j, 3, 1)
 		j.Settle()
@@ -170,5 +170,5 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 
 // intends notes an intent as stored.
 func intends(j *lane.Job, seq uint64, call int) {
-	j.Intents, j.Intended, j.IntendedBy, j.IntendedAs = []*lane.IntentMark{{Seq: seq, Users: 1}}, call, j.Terms, "Key@0~1"
+	j.Announced.Marks, j.Announced.Call, j.Announced.By, j.Announced.As = []*lane.IntentMark{{Seq: seq, Users: 1}}, call, j.Terms, "Key@0~1"
 }

@@ -206,13 +206,13 @@ func (p *reader) passedLocked(seq uint64) (all bool) {
 
 // resumeKeyLocked lets a queue be called, at its key's former pace.
 func (p *reader) resumeKeyLocked(q *schedule.KeyQueue) {
-	if p.W.Sched.Find(q.Key) != q {
+	if p.W.Sched.Queues.Find(q.Key) != q {
 		return // all jobs of the queue have ended meanwhile
 	}
 	q.Unread = false
 	p.leaveLocked(q)
 	p.pace.goOnLocked(q, p.unsureLocked(q))
-	p.W.Sched.Touch(q)
+	p.W.Sched.Queues.Touch(q)
 	p.W.WakeUp()
 }
 
@@ -239,9 +239,9 @@ func (p *reader) open(ctx context.Context) {
 	p.W.Mu.Lock()
 	p.replay, p.Reading = nil, false
 	p.W.Mu.Unlock()
-	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
+	p.W.EachLocked(p.W.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition && q.Delays() {
-			p.W.Sched.Touch(q)
+			p.W.Sched.Queues.Touch(q)
 		}
 	})
 	p.W.WakeUp()

@@ -157,7 +157,7 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		readLedger(rt, d, records)
 		p.reader.markersLoaded()
 		check := func(read uint64, whole bool) {
-			for line := range w.Sched.Queues() {
+			for line := range w.Sched.Queues.All() {
 				key := line.Key
 				want := whole || blind <= read && until[key] <= read
 				if may := p.Open && !line.Unread; may != want {
@@ -184,6 +184,23 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 			rt.Fatalf("%d jobs, %d were read", w.Sched.At(w.Now()).Unfinished(), last)
 		}
 	})
+}
+
+// TestEachIntentOfAMessageCounts checks that a message of intents is in the history of each of its jobs.
+func TestEachIntentOfAMessageCounts(t *testing.T) {
+	d := newEnv(t)
+	_, p := takingOver(t, d, payQueue(t, d), false, nil)
+	intents := make([]queue.Intent, 3)
+	for i := range intents {
+		seq := uint64(i + 1)
+		intents[i] = queue.Intent{Seq: seq, Call: 1, KeySum: queue.KeySum("a"), Accepted: bucket.MicrosOf(stored(seq))}
+	}
+	p.reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, intents))
+	for _, i := range intents {
+		if h, _ := p.reader.replay.history(jobEntry("a", i.Seq)); h.intent == nil || h.intent.Mark.Users != len(intents) {
+			t.Errorf("job %d: its intent is %+v", i.Seq, h.intent)
+		}
+	}
 }
 
 // TestWhatIsNotReadIsLeft checks that an owner that stops before it has read everything leaves the markers of unread

@@ -53,16 +53,16 @@ func TestFoundJobWithoutItsMark(t *testing.T) {
 			continue
 		}
 		await.Return(t, "the job's rest", func() { f.settle(t.Context(), fate) })
-		msg, err := s.GetMsg(t.Context(), f.MarkSeq)
+		msg, err := s.GetMsg(t.Context(), f.Marks.Last)
 		if err != nil {
-			t.Fatalf("%s: mark %d: %v", c.what, f.MarkSeq, err)
+			t.Fatalf("%s: mark %d: %v", c.what, f.Marks.Last, err)
 		}
 		mark, err := (queue.Entry{Data: msg.Data}).RetryMark()
 		if err != nil || mark.Seq != f.Seq || mark.Calls != 1 || mark.Attempts != 1 || mark.NotBefore != later || mark.Idempotency != "Other-Key@0" || mark.Reason != "it failed" {
 			t.Errorf("%s: the mark %+v, %v", c.what, mark, err)
 		}
-		if w.Mu.Lock(); !f.Rests() || f.NotBefore != later || f.Calls != 1 || len(f.Intents) != 0 {
-			t.Errorf("%s: rests %v until %d after %d calls, %d intents", c.what, f.Rests(), f.NotBefore, f.Calls, len(f.Intents))
+		if w.Mu.Lock(); !f.Rests() || f.NotBefore != later || f.Calls != 1 || len(f.Announced.Marks) != 0 {
+			t.Errorf("%s: rests %v until %d after %d calls, %d intents", c.what, f.Rests(), f.NotBefore, f.Calls, len(f.Announced.Marks))
 		}
 		w.Mu.Unlock()
 	}

@@ -6,9 +6,13 @@ import (
 	"strconv"
 )
 
-// weir writes answers in one spelling, that of Receipt.Answer and JoinAnswers. The functions here read that spelling in
-// a tenth of the time that encoding/json takes. They refuse every other spelling, and the callers then use
-// encoding/json.
+// weir writes answers in one spelling, that of Receipt.Answer and JoinAnswers. The functions here read that spelling.
+// They refuse every other spelling, and the callers then use encoding/json.
+//
+// A producer of batches reads one answer for each job. An answer in a batch of 100 takes 0.8 µs of processor time here
+// and 6.2 µs with encoding/json, or 4.2 µs if that decoded each answer only once. Making a job and adding it to the
+// batch takes 2.1 µs, so with encoding/json a producer spends most of its time on answers. encoding/json/v2 is no
+// replacement while producers have to build it as an experiment.
 
 // cutAnswers divides the answer to a batch into the answers to its jobs.
 func cutAnswers(data []byte) (answers []json.RawMessage, ok bool) {
@@ -28,8 +32,8 @@ func cutAnswers(data []byte) (answers []json.RawMessage, ok bool) {
 	return nil, false
 }
 
-// answerSize returns the size of the null or the object at the beginning of data, or 0. It does not check what is in the
-// object.
+// answerSize returns the size of the null or the object at the beginning of data, or 0. It does not check what is in
+// the object.
 func answerSize(data []byte) int {
 	if bytes.HasPrefix(data, []byte("null")) {
 		return len("null")

@@ -18,15 +18,19 @@ import (
 
 // Calls says when the API was called in a round.
 type Calls struct {
-	Times    []int64 `json:"times"`    // when each job was first called, by the job's number, in Unix nanoseconds; 0: never
-	Called   int     `json:"called"`   // jobs that were called
-	Repeated int     `json:"repeated"` // calls of jobs that had been called before
-	Strays   int     `json:"strays"`   // calls of other paths or jobs during the round
-	Began    int64   `json:"-"`        // when the producer began, in Unix nanoseconds
+	Times    []int64  `json:"times"`        // when each job was first called, by its number, in Unix nanoseconds; 0: never
+	By       []string `json:"by,omitempty"` // the CallerHeader of each job's first call; nil if no call had one
+	Called   int      `json:"called"`       // jobs that were called
+	Repeated int      `json:"repeated"`     // calls of jobs that had been called before
+	Strays   int      `json:"strays"`       // calls of other paths or jobs during the round
+	Began    int64    `json:"-"`            // when the producer began, in Unix nanoseconds
 }
 
 // FirstAndLast returns the times of a round's first and last call.
 func (c Calls) FirstAndLast() (first, last int64) { return slices.Min(c.Times), slices.Max(c.Times) }
+
+// CallerHeader is a header by which a call may name its caller.
+const CallerHeader = "Bench-Caller"
 
 // sheet is the API's record of a round.
 type sheet struct {
@@ -44,12 +48,14 @@ type api struct {
 // Paths of the Judge's requests.
 const (
 	beginPath = "/-/begin"
+	soFarPath = "/-/so-far"
 	endPath   = "/-/end"
 )
 
-// Bounds of a call's body in bytes, and of a round's jobs.
+// Bounds of a call's body and of a caller's name in bytes, and of a round's jobs.
 const (
 	mostBody = 1 << 20
+	mostName = 10
 	mostJobs = 10_000_000
 )
 
@@ -68,6 +74,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case beginPath:
 		a.begin(w, r)
+		return
+	case soFarPath:
+		a.soFar(w)
 		return
 	case endPath:
 		a.end(w, r)
@@ -91,6 +100,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Repeated++
 	default:
 		s.Times[job] = now
+		if by := r.Header.Get(CallerHeader); by != "" {
+			if s.By == nil {
+				s.By = make([]string, len(s.Times))
+			}
+			s.By[job] = by[:min(len(by), mostName)]
+		}
 		if s.Called++; s.Called == len(s.Times) {
 			close(s.done)
 		}
@@ -106,6 +121,17 @@ func (a *api) begin(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sheet = &sheet{path: r.URL.Query().Get("path"), done: make(chan struct{}), Calls: Calls{Times: make([]int64, jobs)}}
+}
+
+// soFar answers with the calls of the round that is under way.
+func (a *api) soFar(w http.ResponseWriter) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sheet == nil {
+		http.Error(w, "no round", http.StatusBadRequest)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(a.sheet.Calls)
 }
 
 // end answers when every job of the round has been called, or after the time that the Judge allows.
@@ -135,6 +161,7 @@ func (a *api) end(w http.ResponseWriter, r *http.Request) {
 // Judge asks the API when jobs were called.
 type Judge struct {
 	URL string // of the API
+	PID int    // of the API's process
 }
 
 // Round begins a round of calls at path, calls publish, and waits until each job of the round has been called. It fails
@@ -161,6 +188,18 @@ func (j Judge) Round(
 		return c, fmt.Errorf("of %d jobs %d were called within %v", jobs, c.Called, within)
 	case c.Strays > 0:
 		return c, fmt.Errorf("%d calls came that were not of this round", c.Strays)
+	}
+	return c, nil
+}
+
+// SoFar returns the calls of the round that is under way. Round's publish may call it.
+func (j Judge) SoFar(ctx context.Context) (c Calls, err error) {
+	text, err := j.ask(ctx, soFarPath, nil)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("the api's sheet: %w", err)
 	}
 	return c, nil
 }

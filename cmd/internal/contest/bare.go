@@ -39,13 +39,13 @@ func Connect(url string) (*nats.Conn, jetstream.JetStream, error) {
 	return nc, js, nil
 }
 
-// BareStreams creates the streams of the bare queues, or updates them.
-func BareStreams(ctx context.Context, js jetstream.JetStream) error {
+// BareStreams creates the streams of the bare queues with this many copies, or updates them.
+func BareStreams(ctx context.Context, js jetstream.JetStream, copies int) error {
 	for _, stream := range []jetstream.StreamConfig{
 		{
-			Name: BusyStream, Subjects: []string{BareSubject + "." + Busy + ".>"}, Retention: jetstream.WorkQueuePolicy, Replicas: 1,
+			Name: BusyStream, Subjects: []string{BareSubject + "." + Busy + ".>"}, Retention: jetstream.WorkQueuePolicy, Replicas: copies,
 		},
-		{Name: WaitingStream, Subjects: []string{BareSubject + "." + Waiting + ".>"}, Replicas: 1},
+		{Name: WaitingStream, Subjects: []string{BareSubject + "." + Waiting + ".>"}, Replicas: copies},
 	} {
 		if _, err := js.CreateOrUpdateStream(ctx, stream); err != nil {
 			return fmt.Errorf("make the stream of the bare queue: %w", err)
@@ -107,7 +107,7 @@ type bareWorker struct {
 // "rest" makes it stop. After each call it calls keep, unless keep is nil, to store the call's outcome. If a call
 // fails, the worker does not acknowledge the job, so JetStream delivers the job again.
 func BareWorker(ctx context.Context, js jetstream.JetStream, s Settings, keep func(context.Context) error) (Do, error) {
-	if err := BareStreams(ctx, js); err != nil {
+	if err := BareStreams(ctx, js, max(1, s.Copies)); err != nil {
 		return nil, err
 	}
 	w := &bareWorker{js: js, caller: NewCaller(s.API, s.AtOnce), keep: keep, slots: make(chan struct{}, s.AtOnce)}

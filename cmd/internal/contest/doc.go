@@ -2,7 +2,7 @@
 //
 //	the measurement ──orders──▶ a producer     (a process)
 //	                ──orders──▶ a worker       (a process) ──calls──▶ the api (a process)
-//	                ──starts──▶ a nats-server  (a process)
+//	                ──starts──▶ a nats-server, or a cluster of them, and a Redis (each a process)
 //	                ──asks────▶ the api, which job was called when
 //
 // A Stage starts processes and ends them. A Role is a process of the measuring program that carries out Orders. This

@@ -40,6 +40,7 @@ type Settings struct {
 	API    string `json:"api,omitempty"`    // the URL that a worker calls
 	AtOnce int    `json:"at_once"`          // concurrent calls, or concurrent publishes if each is waited for
 	Rate   int    `json:"rate,omitempty"`   // calls per second; 0: no limit
+	Copies int    `json:"copies,omitempty"` // copies of the streams of bare queues; 0: one
 	Worker bool   `json:"worker,omitempty"` // whether it is a worker; else it is a producer
 }
 

@@ -77,26 +77,33 @@ func (s *Stage) Start(o child.Options) (*child.Process, error) {
 
 // Server starts a nats-server as a process of its own. It returns its URL when the server listens.
 func (s *Stage) Server(ctx context.Context, name, durability string) (url string, p *child.Process, err error) {
-	at := make(chan string, 1)
-	p, err = s.Start(child.Options{
-		Name: "nats-server", Path: s.Weir, Dir: s.Dir,
-		Args: []string{"nats-server", "--listen", "127.0.0.1:0", "--dir", s.Path(name), "--durability", durability},
-		Line: func(line string) {
-			if url, ok := strings.CutPrefix(line, "listening "); ok {
-				select {
-				case at <- url:
-				default:
-				}
-			}
-		},
-	})
+	p, said, err := s.server(name, durability)
 	if err != nil {
 		return "", nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, StartWithin, fmt.Errorf("it did not come up within %v", StartWithin))
 	defer cancel()
-	url, err = line(ctx, "nats-server", p, at)
+	url, err = line(ctx, "nats-server", p, said)
 	return url, p, err
+}
+
+// server starts a nats-server with further arguments. said receives the URL of its monitoring, if the arguments ask for
+// that, and then the URL for clients.
+func (s *Stage) server(name, durability string, more ...string) (p *child.Process, said <-chan string, err error) {
+	urls := make(chan string, 2)
+	p, err = s.Start(child.Options{
+		Name: "nats-server", Path: s.Weir, Dir: s.Dir,
+		Args: append([]string{"nats-server", "--listen", "127.0.0.1:0", "--dir", s.Path(name), "--durability", durability}, more...),
+		Line: func(line string) {
+			if what, url, ok := strings.Cut(line, " "); ok && (what == "listening" || what == "monitoring") {
+				select {
+				case urls <- url:
+				default:
+				}
+			}
+		},
+	})
+	return p, urls, err
 }
 
 // line waits for a line that a process writes. It fails if the process ends or ctx ends first.
@@ -159,6 +166,9 @@ func (s *Stage) API(ctx context.Context) (Judge, error) {
 	if err != nil {
 		return Judge{}, err
 	}
-	_, err = s.Play(ctx, "the api", Settings{Store: addr}, slices.Concat(s.Self, []string{"api"})...)
-	return Judge{URL: "http://" + addr}, err
+	api, err := s.Play(ctx, "the api", Settings{Store: addr}, slices.Concat(s.Self, []string{"api"})...)
+	if err != nil {
+		return Judge{}, err
+	}
+	return Judge{URL: "http://" + addr, PID: api.PID()}, nil
 }

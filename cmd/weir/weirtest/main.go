@@ -21,6 +21,7 @@ func Main(m interface{ Run() int }) {
 	if os.Getenv("WEIR_TEST_AS_WEIR") == "1" || os.Getenv(program.AsWeir) == "1" {
 		weir()
 	}
+	_ = os.Setenv(program.AsWeir, "1")
 	testscript.Main(m, map[string]func(){"weir": weir})
 }
 
@@ -29,6 +30,7 @@ func Main(m interface{ Run() int }) {
 var referredTo = map[string]string{
 	"PAY_TOKEN":        "secret-token",
 	"SECRET_OF_CANARY": web.CanaryHeader, "SECRET_OF_PRODUCER": web.CanaryProducer, "SECRET_OF_VIEWER": web.CanaryViewer, "SECRET_OF_OPERATOR": web.CanaryOperator,
+	"HOOK_SECRET":   web.HookSecret,
 	"SECRET_OF_OWN": "own", "SECRET_OF_STOLEN": "stolen",
 	"NATS_PRODUCER_PASSWORD": "secret-of-producer", "NATS_WORKER_PASSWORD": "secret-of-worker", "NATS_OPERATOR_PASSWORD": "secret-of-operator",
 	"NATS_VIEWER_PASSWORD": "secret-of-viewer", "NATS_MOVER_PASSWORD": "secret-of-mover", "NATS_SYS_PASSWORD": "secret-of-sys",

@@ -8,7 +8,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/weirtest/producer"
 	"weir/cmd/weir/weirtest/program"
 	"weir/cmd/weir/weirtest/referee"
@@ -18,7 +18,7 @@ import (
 )
 
 // RedisSetting returns the address as a setting.
-func RedisSetting(t *testing.T, url string) config.Secret {
+func RedisSetting(t *testing.T, url string) secret.Value {
 	t.Helper()
 	return program.Settings(t, map[string]string{"WEIR_REDIS_URL": url, "WEIR_CONFIG": ""}).RedisURL
 }

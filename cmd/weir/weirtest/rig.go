@@ -11,7 +11,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/internal/serve/embedded"
@@ -34,7 +35,7 @@ type Rig struct {
 	API   *fakeapi.API
 	Dir   string
 	YAML  string
-	Redis config.Secret // unset: the process counts limits itself
+	Redis secret.Value // unset: the process counts limits itself
 	// Secrets are what a configuration from NATS may refer to, besides the references in the rig's own file.
 	Secrets []string
 	Site    string // the site of the next worker, empty for none
@@ -101,13 +102,13 @@ func RigBeside(t *testing.T, w *worker.Worker, api *fakeapi.API) *Rig {
 }
 
 // Settings returns the settings of the rig's worker. It writes the configuration file.
-func (r *Rig) Settings() *config.Settings {
+func (r *Rig) Settings() *environment.Settings {
 	r.T.Helper()
 	file := filepath.Join(r.Dir, "weir.yaml")
 	WriteFile(r.T, file, r.YAML)
-	return &config.Settings{
-		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.Dir, "data"), Durability: config.DurabilityAlways,
-		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
+	return &environment.Settings{
+		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.Dir, "data"), Durability: environment.DurabilityAlways,
+		Replicas: 1, Partitions: 4, Roles: []environment.Role{environment.RoleDispatch, environment.RoleIngest}, Instance: "test",
 		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.Redis, Secrets: r.Secrets, StateDir: filepath.Join(r.Dir, "state"),
 		Site: r.Site,
 	}

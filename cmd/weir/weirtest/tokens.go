@@ -8,7 +8,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/weirtest/producer"
 	"weir/cmd/weir/weirtest/program"
@@ -51,7 +51,7 @@ apis:
       - {name: tokens, rate: %[2]d/%[3]s, burst: %[4]d, cost: {from: header:Weir-Cost, settle: usage:total_tokens%[1]s}}
       - {name: spend, budget: 1000.00/month}
 %[5]s    %[6]s
-`, learn, l.Limit.Count, config.FormatDuration(l.Limit.Per), l.Limit.Burst, l.calls(), l.Lines)
+`, learn, l.Limit.Count, grammar.FormatDuration(l.Limit.Per), l.Limit.Burst, l.calls(), l.Lines)
 }
 
 // calls returns the line of the limit in requests.
@@ -60,7 +60,7 @@ func (l Tokens) calls() string {
 		return ""
 	}
 	return fmt.Sprintf("      - {name: requests, rate: %d/%s, burst: %d}\n",
-		l.Calls.Count, config.FormatDuration(l.Calls.Per), l.Calls.Burst)
+		l.Calls.Count, grammar.FormatDuration(l.Calls.Per), l.Calls.Burst)
 }
 
 // Job returns the n-th job, for one of producers keys. Its call takes 20 to 60 tokens.
@@ -129,7 +129,7 @@ func SpendOf(t *testing.T, nats string) spend.Account {
 // Millionths returns an amount of money in millionths.
 func Millionths(t *testing.T, text string) int64 {
 	t.Helper()
-	m, err := config.ParseMoney(text)
+	m, err := grammar.ParseMoney(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +142,6 @@ func CheckBill(t *testing.T, nats string, bill fakeapi.Invoice) {
 	account := SpendOf(t, nats)
 	if Millionths(t, account.Spent) != bill.Charged || Millionths(t, account.InDoubt) != 0 {
 		t.Errorf("weir spend says %s and %s in doubt, the vendor's bill is %s",
-			account.Spent, account.InDoubt, config.Money(bill.Charged))
+			account.Spent, account.InDoubt, grammar.Money(bill.Charged))
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
 )
 
 // Account is a vendor's account that several apis share, with the limits that count over all of them.
@@ -21,28 +24,31 @@ type Account struct {
 // mostAccounts bounds the accounts of a file.
 const mostAccounts = 100
 
-// section returns the fields of one account.
-func (a *Account) section() section {
+// section returns the fields of one account, read for a site with the shares in force there.
+func (a *Account) section(site string, inForce map[string]int64) field.Section {
 	of, lines := &a.Rules, map[string]int{}
 	of.Jitter = DefaultJitter // each api is also checked by its own jitter
-	return section{
-		fields: []field{
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "headroom", is: one(&of.Headroom, percent(0, 99)), or: "0%",
-				means: "how far weir stays below every limit of the account",
+				Name: "headroom", Is: field.One(&of.Headroom, field.Percent(0, 99)), Or: "0%",
+				Means: "how far weir stays below every limit of the account",
 			},
 			{
-				name: "limits", needs: "write limits: [{name: calls, rate: 100/s}]",
-				is:    items(&of.Shared, mostShared, func(l *bucket.Limit) section { return limit(l, of, nil, &[]Usage{}, lines) }),
-				means: "limits that count over all APIs of the account; a call must be within all of them, and within those of its API",
+				Name: "limits", Needs: "write limits: [{name: calls, rate: 100/s}]",
+				Is: field.Items(&of.Shared, mostShared,
+					func(l *bucket.Limit) field.Section { return limit(l, of, nil, &[]Usage{}, lines) }),
+				Means: "limits that count over all APIs of the account; a call must be within all of them, and within those of " +
+					"its API",
 			},
 			{
-				name: "shares", is: shares(a), otherwise: "none",
-				means: "the part of each limit that each site enforces alone ([sites](sites.md)). Later changes are made by `weir shares`",
+				Name: "shares", Is: shares(a, site, inForce), Otherwise: "none",
+				Means: "the part of each limit that each site enforces alone ([sites](sites.md)). Later changes are made by " +
+					"`weir shares`",
 			},
 		},
-		check: a.divide,
-		whole: func() string { return fmt.Sprintf("%d limits", len(of.Shared)) },
+		Check: func(f field.Fields) { a.divide(f, site, inForce) },
+		Whole: func() string { return fmt.Sprintf("%d limits", len(of.Shared)) },
 	}
 }
 
@@ -56,9 +62,9 @@ func (c *Config) Account(name string) (*Account, bool) {
 }
 
 // join appends the limits of the api's account to the api's own limits. Such a limit is called account/limit.
-func (a *API) join(f fields, accounts []Account) {
+func (a *API) join(f field.Fields, accounts []Account) {
 	if a.Account == "" {
-		f.ignored("without an account", "weight")
+		f.Ignored("without an account", "weight")
 		return
 	}
 	i := slices.IndexFunc(accounts, func(of Account) bool { return of.Name == a.Account })
@@ -69,9 +75,9 @@ func (a *API) join(f fields, accounts []Account) {
 			for i := range accounts {
 				names[i] = accounts[i].Name
 			}
-			fix = meant(a.Account, names)
+			fix = problem.Meant(a.Account, names)
 		}
-		f.place("account").fail("there is no account "+quote(a.Account), fix)
+		f.Place("account").Fail("there is no account "+problem.Quote(a.Account), fix)
 		return
 	}
 	of := &accounts[i]
@@ -86,14 +92,15 @@ func (a *API) join(f fields, accounts []Account) {
 }
 
 // checkBudget refuses a budget of the account under which no call of the api can be made.
-func (a *API) checkBudget(f fields, l *bucket.Limit) {
-	usual := Money(a.Prices.Usual())
+func (a *API) checkBudget(f field.Fields, l *bucket.Limit) {
+	usual := grammar.Money(a.Prices.Usual())
 	left := afterHeadroom(l.Budget.Count, a.Rules.In.Headroom)
 	switch {
 	case a.Prices.Fixed() && usual == 0:
-		f.place("account").fail("the budget "+l.Name+" needs to know what a call costs", "write price: 0.40 for the api")
+		f.Place("account").Fail("the budget "+l.Name+" needs to know what a call costs", "write price: 0.40 for the api")
 	case !a.Prices.Varies() && int64(usual) > left:
-		f.place("account").fail(fmt.Sprintf("a call costs %s and at most %s of %s may be spent per period: none can ever pass", usual, Money(left), l.Name),
+		f.Place("account").Fail(fmt.Sprintf("a call costs %s and at most %s of %s may be spent per period: none can ever "+
+			"pass", usual, grammar.Money(left), l.Name),
 			"raise the budget, or lower price or headroom")
 	}
 }
@@ -117,11 +124,11 @@ func (c *Config) joinAccounts() {
 }
 
 // warnOfAccounts warns of accounts that no api uses.
-func (c *Config) warnOfAccounts(f fields) {
+func (c *Config) warnOfAccounts(f field.Fields) {
 	for i := range c.Accounts {
 		name := c.Accounts[i].Name
 		if !slices.ContainsFunc(c.APIs, func(a API) bool { return a.Account == name }) {
-			f.place("accounts").warn("no api has the account "+name, "write account: "+name+" for each of its apis")
+			f.Place("accounts").Warn("no api has the account "+name, "write account: "+name+" for each of its apis")
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/cmd/weir/internal/config/problem"
 )
 
 const twoOfAcme = `accounts:
@@ -75,8 +77,10 @@ func TestMistakesOfAccounts(t *testing.T) {
 		{"a usage counter", "rate: 100/s}", "rate: 100/s, cost: usage:tokens}", "accounts.acme.limits[0].cost", ""},
 	} {
 		_, err := Parse([]byte(strings.Replace(twoOfAcme, c.from, c.to, 1)), Options{})
-		told, _ := err.(*Errors) //nolint:errorlint // Parse returns no other
-		if told == nil || !slices.ContainsFunc(told.Problems, func(p Problem) bool { return p.Path == c.path && strings.Contains(p.Message, c.message) && p.Line > 0 }) {
+		told, _ := err.(*problem.Errors) //nolint:errorlint // Parse returns no other
+		if told == nil || !slices.ContainsFunc(told.Problems, func(p problem.Problem) bool {
+			return p.Path == c.path && strings.Contains(p.Message, c.message) && p.Line > 0
+		}) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}

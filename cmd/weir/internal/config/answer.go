@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/ingest"
 )
 
@@ -21,42 +24,42 @@ type Usage struct {
 }
 
 // answerPlace returns the type of a place in an answer: a header, or a pointer into the body.
-func answerPlace() of[ingest.Source] {
-	return of[ingest.Source]{
-		func(text string) (ingest.Source, error) {
+func answerPlace() field.Type[ingest.Source] {
+	return field.Type[ingest.Source]{
+		Parse: func(text string) (ingest.Source, error) {
 			header, pointer, err := parseSource(text)
 			if err == nil && header == "" && pointer == "" {
-				err = refuse(placeFix, "%s is no place in a response", quote(text))
+				err = problem.Refuse(placeFix, "%s is no place in a response", problem.Quote(text))
 			}
 			return ingest.Source{Header: header, Pointer: pointer}, err
 		},
-		func(s ingest.Source) string {
+		Show: func(s ingest.Source) string {
 			if !s.IsPlace() {
 				return ""
 			}
 			return formatSource(s)
-		}, "`header:NAME` or a pointer into the answer's body", pattern(sourcePattern),
+		}, Words: "`header:NAME` or a pointer into the answer's body", Schema: field.Pattern(sourcePattern),
 	}
 }
 
 // readPlaces reads one place in an answer, or a list of them. ok is false if it reported a problem.
-func readPlaces(v value) (s ingest.Source, ok bool) {
-	items := []value{v}
-	if v.isList() {
-		if items = v.list(ingest.MostPlaces); len(items) == 0 {
-			if len(v.node.Content) == 0 {
-				v.fail("has no place", placeFix)
+func readPlaces(v field.Value) (s ingest.Source, ok bool) {
+	items := []field.Value{v}
+	if v.IsList() {
+		if items = v.List(ingest.MostPlaces); len(items) == 0 {
+			if len(v.Node.Content) == 0 {
+				v.Fail("has no place", placeFix)
 			}
 			return s, false
 		}
 	}
 	ok = true
 	for i, item := range items {
-		text, read := item.scalar()
+		text, read := item.Scalar()
 		place, err := ingest.Source{}, error(nil)
 		if read {
-			if place, err = answerPlace().parse(text); err != nil {
-				item.failWith(err)
+			if place, err = answerPlace().Parse(text); err != nil {
+				item.FailWith(err)
 			}
 		}
 		switch at := (ingest.Place{Header: place.Header, Pointer: place.Pointer}); {
@@ -65,7 +68,7 @@ func readPlaces(v value) (s ingest.Source, ok bool) {
 		case i == 0:
 			s.Header, s.Pointer = at.Header, at.Pointer
 		case slices.Contains(slices.Collect(s.Places()), at):
-			item.fail(quote(text)+" stands twice", "remove one of them")
+			item.Fail(problem.Quote(text)+" stands twice", "remove one of them")
 			ok = false
 		default:
 			s.Or[i-1] = at
@@ -76,24 +79,24 @@ func readPlaces(v value) (s ingest.Source, ok bool) {
 
 // settled returns the kind of a term's settle field: where the answer has the term's actual number. Its value is a
 // place, a list of places, or the name of a usage counter, whose places it copies.
-func settled(at *ingest.Source, usage *[]Usage) kind {
+func settled(at *ingest.Source, usage *[]Usage) field.Kind {
 	place := answerPlace()
-	return kind{
-		words: fmt.Sprintf("`header:NAME`, a pointer into the answer's body, `usage:NAME`, or a list of at most %d places",
+	return field.Kind{
+		Words: fmt.Sprintf("`header:NAME`, a pointer into the answer's body, `usage:NAME`, or a list of at most %d places",
 			ingest.MostPlaces),
-		shape: func(object) object {
-			return object{"anyOf": []object{
-				pattern(sourcePattern + `|usage:.+`), list(place.schema, ingest.MostPlaces),
+		Shape: func(field.Object) field.Object {
+			return field.Object{"anyOf": []field.Object{
+				field.Pattern(sourcePattern + `|usage:.+`), field.List(place.Schema, ingest.MostPlaces),
 			}}
 		},
-		show: func() string { return place.show(*at) },
-		read: func(v value, _ string) texts {
-			if *at = (ingest.Source{}); v.node == nil {
+		Show: func() string { return place.Show(*at) },
+		Read: func(v field.Value, _ string) field.Texts {
+			if *at = (ingest.Source{}); v.Node == nil {
 				return nil
 			}
 			name, counter := "", false
-			if v.isScalar() {
-				name, counter = strings.CutPrefix(v.node.Value, "usage:")
+			if v.IsScalar() {
+				name, counter = strings.CutPrefix(v.Node.Value, "usage:")
 			}
 			if !counter {
 				*at, _ = readPlaces(v)
@@ -107,9 +110,9 @@ func settled(at *ingest.Source, usage *[]Usage) kind {
 				}
 			}
 			if len(names) == 0 {
-				v.fail("the api has no usage counters", "write usage: {"+name+": json:/pointer}, or the pointer here")
+				v.Fail("the api has no usage counters", "write usage: {"+name+": json:/pointer}, or the pointer here")
 			} else {
-				v.fail("there is no usage counter "+quote(name), meant(name, names))
+				v.Fail("there is no usage counter "+problem.Quote(name), problem.Meant(name, names))
 			}
 			return nil
 		},
@@ -117,31 +120,31 @@ func settled(at *ingest.Source, usage *[]Usage) kind {
 }
 
 // usage returns the kind of a mapping from names, chosen by the user, to places in the answer.
-func usage(at *[]Usage) kind {
+func usage(at *[]Usage) field.Kind {
 	place := answerPlace()
-	return kind{
-		words: fmt.Sprintf("a mapping of at most %d names to `header:NAME`, a pointer into the answer's body, "+
+	return field.Kind{
+		Words: fmt.Sprintf("a mapping of at most %d names to `header:NAME`, a pointer into the answer's body, "+
 			"or a list of at most %d of them", mostUsage, ingest.MostPlaces),
-		shape: func(object) object {
-			return object{
+		Shape: func(field.Object) field.Object {
+			return field.Object{
 				"type": []string{"object", "null"}, "maxProperties": mostUsage, "additionalProperties": false,
-				"patternProperties": object{namePattern: object{"anyOf": []object{
-					place.schema, list(place.schema, ingest.MostPlaces),
+				"patternProperties": field.Object{field.NamePattern: field.Object{"anyOf": []field.Object{
+					place.Schema, field.List(place.Schema, ingest.MostPlaces),
 				}}},
 			}
 		},
-		read: func(v value, _ string) texts {
+		Read: func(v field.Value, _ string) field.Texts {
 			*at = nil
-			all := texts{}
-			entries, _ := v.entries(mostUsage)
+			all := field.Texts{}
+			entries, _ := v.Entries(mostUsage)
 			for _, e := range entries {
-				if _, err := parseName(e.name); err != nil {
-					e.failWith(err)
+				if _, err := grammar.ParseName(e.Name); err != nil {
+					e.FailWith(err)
 					continue
 				}
-				if from, ok := readPlaces(e.value); ok {
-					*at = append(*at, Usage{e.name, from})
-					all[joinPath("", e.name)] = text{text: formatSource(from), from: e.origin()}
+				if from, ok := readPlaces(e.Value); ok {
+					*at = append(*at, Usage{e.Name, from})
+					all[field.JoinPath("", e.Name)] = field.Text{Text: formatSource(from), From: e.Origin()}
 				}
 			}
 			return all

@@ -12,6 +12,11 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
+	"weir/cmd/weir/internal/config/secret"
+	"weir/cmd/weir/internal/config/vendors"
 )
 
 // Config is a validated configuration. It does not change after Parse, so goroutines may share it.
@@ -30,10 +35,10 @@ type Config struct {
 	Version int64
 
 	// Warnings are about settings that are allowed but probably a mistake. They are in the order of the lines.
-	Warnings []Problem
+	Warnings []problem.Problem
 
-	notes      []Problem
-	references []reference
+	notes      []problem.Problem
+	references []field.Reference
 	text       []byte // the file's content, for describe
 	site       string
 	inForce    map[string]int64
@@ -63,67 +68,83 @@ type Options struct {
 const (
 	mostAPIs = 1000
 	maxBody  = 64 << 20
-	longAge  = 3650 * day
+	longAge  = 3650 * grammar.Day
 
 	mostReplySubjects = 64
 )
 
 // Parse reads a configuration. It does not read the environment, and no file except the time zone database. It does not
-// check that secrets exist: MissingSecrets does. The error is an *Errors that lists every problem.
+// check that secrets exist: MissingSecrets does. The error is a *problem.Errors that lists every problem.
 func Parse(data []byte, opts Options) (*Config, error) {
-	doc, c := &document{site: opts.Site, inForce: opts.Shares}, &Config{site: opts.Site, inForce: opts.Shares}
-	if root, ok := doc.open(data); ok {
-		c.section().read(root)
+	doc, c := &field.Document{}, &Config{site: opts.Site, inForce: opts.Shares}
+	if root, ok := doc.Open(data); ok {
+		c.section().Read(root)
 	}
 	file := opts.Name
 	if file == "" {
 		file = "weir.yaml"
 	}
-	if len(doc.problems) > 0 {
-		sortProblems(doc.problems)
-		return nil, &Errors{File: file, Problems: doc.problems}
+	if len(doc.Problems) > 0 {
+		problem.Sort(doc.Problems)
+		return nil, &problem.Errors{File: file, Problems: doc.Problems}
 	}
-	sortProblems(doc.warnings)
-	c.File, c.Warnings, c.notes, c.references, c.text = file, doc.warnings, doc.notes, doc.references, bytes.Clone(data)
+	problem.Sort(doc.Warnings)
+	c.File, c.Warnings, c.notes, c.references, c.text = file, doc.Warnings, doc.Notes, doc.References, bytes.Clone(data)
 	return c, nil
 }
 
 // section returns the fields of the file.
-func (c *Config) section() section {
-	return section{
-		fields: []field{
+func (c *Config) section() field.Section {
+	account := func(a *Account) field.Section { return a.section(c.site, c.inForce) }
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "accounts", is: named(&c.Accounts, mostAccounts, "NAME", (*Account).section, func(a *Account) *string { return &a.Name }), otherwise: "none",
-				means: "the accounts that several APIs share, with limits that count over all of them ([accounts](accounts.md))",
+				Name:      "accounts",
+				Is:        field.Named(&c.Accounts, mostAccounts, "NAME", account, func(a *Account) *string { return &a.Name }),
+				Otherwise: "none",
+				Means: "the accounts that several APIs share, with limits that count over all of them " +
+					"([accounts](accounts.md))",
 			},
 			{
-				name: "apis", is: named(&c.APIs, mostAPIs, "NAME", func(a *API) section { return a.section(&c.Accounts) }, func(a *API) *string { return &a.Name }), otherwise: "none",
-				means: "the APIs to call. Without any, weir refuses every job",
-			},
-			{name: "dead_letters", is: mapping(c.DeadLetters.section), means: "how long weir keeps letters, and how much room they have"},
-			{name: "results", is: mapping(c.Results.section), means: "how long weir keeps results, and how much of each"},
-			{name: "http", is: mapping(c.HTTP.section), otherwise: "none", means: "who may use the HTTP interface"},
-			{
-				name: "notifications", otherwise: "none", means: "where weir posts events besides NATS ([events](events.md#destinations))",
-				is: named(&c.Notifications, mostDestinations, "NAME", (*Destination).section, func(d *Destination) *string { return &d.Name }),
+				Name: "apis",
+				Is: field.Named(&c.APIs, mostAPIs, "NAME", func(a *API) field.Section { return a.section(&c.Accounts) },
+					func(a *API) *string { return &a.Name }),
+				Otherwise: "none",
+				Means:     "the APIs to call. Without any, weir refuses every job",
 			},
 			{
-				name: "reply_to", otherwise: "`[\"_INBOX.>\"]`",
-				is: replyTo(&c.ReplyTo),
-				means: "the subjects that jobs may name in `Weir-Reply-To`. `*` and `>` do not allow the inboxes of the roles `worker`, " +
-					"`operator`, `viewer` and `mover` (`_INBOX.operator.…`), except those for outcomes only (`_INBOX.operator.ends.…`). " +
-					"A pattern that spells out the prefix of such inboxes allows them. No subject below `$` or `weir.` is allowed",
+				Name:  "dead_letters",
+				Is:    field.Mapping(c.DeadLetters.section),
+				Means: "how long weir keeps letters, and how much room they have",
+			},
+			{Name: "results", Is: field.Mapping(c.Results.section), Means: "how long weir keeps results, and how much of each"},
+			{Name: "http", Is: field.Mapping(c.HTTP.section), Otherwise: "none", Means: "who may use the HTTP interface"},
+			{
+				Name:      "notifications",
+				Otherwise: "none",
+				Means:     "where weir posts events besides NATS ([events](events.md#destinations))",
+				Is: field.Named(&c.Notifications, mostDestinations, "NAME", (*Destination).section,
+					func(d *Destination) *string { return &d.Name }),
 			},
 			{
-				name: "dedupe", is: one(&c.Dedupe, duration(time.Second, 7*day)), or: "10m",
-				means: "the shortest time for which weir remembers a job's id. Within this time the same id for the same key is the same job",
+				Name: "reply_to", Otherwise: "`[\"_INBOX.>\"]`",
+				Is: replyTo(&c.ReplyTo),
+				Means: "the subjects that jobs may name in `Weir-Reply-To`. `*` and `>` do not allow the inboxes of the roles " +
+					"`worker`, `operator`, `viewer` and `mover` (`_INBOX.operator.…`), except those for outcomes only " +
+					"(`_INBOX.operator.ends.…`). A pattern that spells out the prefix of such inboxes allows them. No subject below " +
+					"`$` or `weir.` is allowed",
+			},
+			{
+				Name: "dedupe", Is: field.One(&c.Dedupe, field.Duration(time.Second, 7*grammar.Day)), Or: "10m",
+				Means: "the shortest time for which weir remembers a job's id. Within this time the same id for the same key is " +
+					"the same job",
 			},
 		},
-		check: func(f fields) {
+		Check: func(f field.Fields) {
 			if len(c.APIs) == 0 {
-				f.place("apis").warn("no api is configured: every job is refused", "write one under apis")
+				f.Place("apis").Warn("no api is configured: every job is refused", "write one under apis")
 			}
-			if f.clean() {
+			if f.Clean() {
 				c.warnOfIDs(f)
 				c.warnOfCallbacks(f)
 				c.checkReuse(f)
@@ -134,22 +155,33 @@ func (c *Config) section() section {
 	}
 }
 
-func (d *DeadLetters) section() section {
-	return section{fields: []field{
-		{name: "max_age", is: one(&d.MaxAge, duration(time.Second, longAge)), or: "30d", means: "weir drops older letters"},
+func (d *DeadLetters) section() field.Section {
+	return field.Section{Fields: []field.Field{
 		{
-			name: "max_bytes", is: one(&d.MaxBytes, size(1<<10, 1<<50)), or: "10GiB",
-			means: "the room for letters. When it is full, weir refuses jobs that would overflow (503); it drops no letter to make room",
+			Name:  "max_age",
+			Is:    field.One(&d.MaxAge, field.Duration(time.Second, longAge)),
+			Or:    "30d",
+			Means: "weir drops older letters",
+		},
+		{
+			Name: "max_bytes", Is: field.One(&d.MaxBytes, field.Size(1<<10, 1<<50)), Or: "10GiB",
+			Means: "the room for letters. When it is full, weir refuses jobs that would overflow (503); it drops no letter to " +
+				"make room",
 		},
 	}}
 }
 
-func (r *Results) section() section {
-	return section{fields: []field{
-		{name: "max_age", is: one(&r.MaxAge, duration(time.Second, longAge)), or: "24h", means: "weir drops older results"},
+func (r *Results) section() field.Section {
+	return field.Section{Fields: []field.Field{
 		{
-			name: "max_body", is: one(&r.MaxBody, size(0, maxBody)), or: "64KiB",
-			means: "how much of an answer's body weir keeps. The server's `max_payload` must be large enough",
+			Name:  "max_age",
+			Is:    field.One(&r.MaxAge, field.Duration(time.Second, longAge)),
+			Or:    "24h",
+			Means: "weir drops older results",
+		},
+		{
+			Name: "max_body", Is: field.One(&r.MaxBody, field.Size(0, maxBody)), Or: "64KiB",
+			Means: "how much of an answer's body weir keeps. The server's `max_payload` must be large enough",
 		},
 	}}
 }
@@ -165,7 +197,8 @@ func (c *Config) Names() []string {
 
 // API returns the api called name. The bool is false if there is none.
 func (c *Config) API(name string) (*API, bool) {
-	i, found := slices.BinarySearchFunc(c.APIs, name, func(a API, name string) int { return strings.Compare(a.Name, name) })
+	i, found := slices.BinarySearchFunc(c.APIs, name,
+		func(a API, name string) int { return strings.Compare(a.Name, name) })
 	if !found {
 		return nil, false
 	}
@@ -173,10 +206,10 @@ func (c *Config) API(name string) (*API, bool) {
 }
 
 // replyTo returns the kind of a list of subject patterns.
-func replyTo(at *[]string) kind {
-	k := many(at, mostReplySubjects, free("at most 64 patterns of NATS subjects", replySubjects))
-	show := k.show
-	k.show = func() string { return cmp.Or(show(), "_INBOX.>") }
+func replyTo(at *[]string) field.Kind {
+	k := field.Many(at, mostReplySubjects, field.Free("at most 64 patterns of NATS subjects", replySubjects))
+	show := k.Show
+	k.Show = func() string { return cmp.Or(show(), "_INBOX.>") }
 	return k
 }
 
@@ -185,20 +218,15 @@ func replySubjects(text string) (string, error) {
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {
 		wild := strings.ContainsAny(token, "*>")
-		if token == "" || strings.ContainsFunc(token, unicode.IsSpace) || wild && len(token) > 1 || token == ">" && i < len(tokens)-1 || wild && i == 0 {
-			return "", refuse("write a subject like _INBOX.> or reports.*.done, whose first part is no wildcard", "%s is not a pattern of subjects", quote(text))
+		if token == "" || strings.ContainsFunc(token, unicode.IsSpace) || wild && len(token) > 1 ||
+			token == ">" && i < len(tokens)-1 || wild && i == 0 {
+			return "",
+				problem.Refuse("write a subject like _INBOX.> or reports.*.done, whose first part is no wildcard",
+					"%s is not a pattern of subjects", problem.Quote(text))
 		}
 	}
 	if strings.HasPrefix(text, "$") || tokens[0] == "weir" {
-		return "", refuse("name subjects of the producers' own", "%s belongs to NATS or to weir", quote(text))
-	}
-	return text, nil
-}
-
-// parseName reads the name of an api or a limit. The name becomes part of subjects, stream names and Redis keys.
-func parseName(text string) (string, error) {
-	if text == "" || len(text) > 64 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
-		return "", refuse("write a-z, 0-9, '-' and '_' only, at most 64", "%s cannot be a name", quote(text))
+		return "", problem.Refuse("name subjects of the producers' own", "%s belongs to NATS or to weir", problem.Quote(text))
 	}
 	return text, nil
 }
@@ -208,7 +236,7 @@ const usualPartitions = 8
 
 // warnOfIDs warns if weir cannot remember the ids of all jobs that may end within dedupe. It checks the jobs of one
 // key, which all have one partition, and the jobs of all keys.
-func (c *Config) warnOfIDs(f fields) {
+func (c *Config) warnOfIDs(f field.Fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]
 		all := math.Inf(1)
@@ -227,8 +255,10 @@ func (c *Config) warnOfIDs(f fields) {
 		if math.IsInf(all, 1) {
 			most = one
 		}
-		f.place("dedupe").warn(fmt.Sprintf("as many as %.0f jobs of api %s may end within %s, and each of its partitions remembers the ids of %d: "+
-			"a job beyond that which is sent again after a restart of its server may be called again", most, a.Name, c.Dedupe, queue.SureIDs),
+		f.Place("dedupe").Warn(fmt.Sprintf("as many as %.0f jobs of api %s may end within %s, and each of its partitions "+
+			"remembers the ids of %d: "+
+			"a job beyond that which is sent again after a restart of its server may be called again", most, a.Name, c.Dedupe,
+			queue.SureIDs),
 			"lower dedupe")
 	}
 }
@@ -239,4 +269,37 @@ func (c *Config) endsOf(r bucket.Rate) float64 {
 		return 0
 	}
 	return float64(r.Count) * c.Dedupe.Seconds() / r.Per.Seconds()
+}
+
+// MissingSecrets lists the references that scope does not allow, and those that do not resolve on this machine now. It
+// does not read references that scope forbids.
+func (c *Config) MissingSecrets(scope *secret.Scope) []problem.Problem {
+	var problems []problem.Problem
+	for _, r := range c.references {
+		problems = append(problems, r.Missing(scope)...)
+	}
+	problem.Sort(problems)
+	return problems
+}
+
+// References returns the references to secrets and files in the configuration. A nil Config has none.
+func (c *Config) References() (all []secret.Part) {
+	for i := 0; c != nil && i < len(c.references); i++ {
+		all = append(all, c.references[i].Parts...)
+	}
+	return all
+}
+
+// File returns all fields of weir.yaml.
+func File() field.Table { return new(Config).section().Table("", vendors.Lent) }
+
+// Vendors returns the revisions of the profiles that the configuration uses, by vendor.
+func (c *Config) Vendors() map[string]string {
+	named := map[string]string{}
+	for i := range c.APIs {
+		if p := vendors.Of(c.APIs[i].Vendor.Name); p != nil {
+			named[p.Name] = p.Revision()
+		}
+	}
+	return named
 }

@@ -4,10 +4,15 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/ingest"
 )
 
@@ -24,9 +29,9 @@ func parseFile(t *testing.T, path string) *Config {
 	return c
 }
 
-func mustTemplate(t *testing.T, text string) Template {
+func template(t *testing.T, text string) secret.Template {
 	t.Helper()
-	parsed, err := ParseTemplate(text)
+	parsed, err := secret.ParseTemplate(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +53,8 @@ func TestContractExample(t *testing.T) {
 			URL:     &url.URL{Scheme: "https", Host: "api.example.com", Path: "/v2"},
 			Methods: []string{"POST"},
 			Headers: []Header{
-				{"Authorization", mustTemplate(t, "Bearer ${env:CREDIT_TOKEN}")},
-				{"X-Client", mustTemplate(t, "${file:/run/secrets/client}")},
+				{"Authorization", template(t, "Bearer ${env:CREDIT_TOKEN}")},
+				{"X-Client", template(t, "${file:/run/secrets/client}")},
 			},
 			ForwardHeaders: []string{"Content-Type", "X-Request-Source"},
 			Timeout:        30 * time.Second,
@@ -91,7 +96,7 @@ func TestContractExample(t *testing.T) {
 			Retry:   Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldAPI, Headers: ObeyHeaders},
 			Breaker: Breaker{Failures: 5, Min: time.Second, Max: 5 * time.Minute},
 		}},
-		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
+		DeadLetters: DeadLetters{MaxAge: 30 * grammar.Day, MaxBytes: 10 << 30},
 		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
 		Dedupe:      10 * time.Minute,
 		File:        "testdata/contract.yaml",
@@ -115,3 +120,54 @@ func TestAPI(t *testing.T) {
 		t.Error("mail is found")
 	}
 }
+
+// TestReference checks that the file that documents every field is complete, and that the defaults in it are true. The
+// example of the contract leaves the defaults out, and must mean the same. UPDATE_GOLDEN=1 appends the fields that the
+// file lacks.
+func TestReference(t *testing.T) {
+	const file = "../../../../deploy/weir.reference.yaml"
+	contract, reference := parseFile(t, "testdata/contract.yaml"), parseFile(t, file)
+	for _, change := range contract.Diff(reference) {
+		t.Error(change)
+	}
+	for _, w := range reference.Warnings {
+		t.Error(w)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, _, _ := strings.Cut(string(text), further)
+	rest := ""
+	for _, path := range fieldPaths(File()) {
+		name := path[strings.LastIndex(path, ".")+1:]
+		if !regexp.MustCompile(`(?m)(^|[ {])` + name + `:`).MatchString(shown) {
+			rest += "# " + path + "\n"
+		}
+	}
+	want := shown
+	if rest != "" {
+		want += further + rest
+	}
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(text) {
+		t.Errorf("%s does not end with the fields that it does not show: make fields writes them\n%s", file, want[len(shown):])
+	}
+}
+
+// fieldPaths returns the paths of all fields.
+func fieldPaths(s field.Table) (paths []string) {
+	for _, f := range s.Fields {
+		paths = append(paths, strings.Trim(s.Path+"."+f.Name, "."))
+		if f.Inner != nil {
+			paths = append(paths, fieldPaths(*f.Inner)...)
+		}
+	}
+	return paths
+}
+
+// further begins the list of fields that the file does not show where they belong.
+const further = "\n# Further fields, which weir help fields explains:\n"

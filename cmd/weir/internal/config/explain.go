@@ -24,39 +24,14 @@ func (c *Config) Explain() []Explained {
 	var values []Explained
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		t := all[path]
-		if t.whole {
+		if t.Whole {
 			continue
 		}
-		s := Explained{Path: path, Value: t.text, Line: t.from.line, Moved: t.from.moved}
-		if f := t.from.fact; f != nil {
-			s.Vendor, s.Says, s.Page, s.Date = f.vendor, f.Says, f.Page, f.Date
+		s := Explained{Path: path, Value: t.Text, Line: t.From.Line, Moved: t.From.Moved}
+		if f := t.From.Vendor; f != nil {
+			s.Vendor, s.Says, s.Page, s.Date = f.Vendor, f.Says, f.Page, f.Date
 		}
 		values = append(values, s)
 	}
 	return values
-}
-
-// sourced is a vendor's fact with the vendor's name.
-type sourced struct {
-	vendor string
-	*Fact
-}
-
-// origin is where a value in force comes from: a fact, a move of shares, or a line of the file. The zero value stands
-// for weir's own default.
-type origin struct {
-	line  int
-	fact  *sourced
-	moved bool // weir shares put the value in force
-}
-
-// origin returns where the value comes from.
-func (v value) origin() origin {
-	switch {
-	case v.node == nil:
-		return origin{}
-	case v.doc.facts[v.node] != nil:
-		return origin{fact: v.doc.facts[v.node]}
-	}
-	return origin{line: v.line}
 }

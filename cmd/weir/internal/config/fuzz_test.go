@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/problem"
 )
 
 // FuzzParse checks for any text that Parse does not panic, that every problem has a line of the file, and that an
@@ -30,7 +33,7 @@ func FuzzParse(f *testing.F) {
 			checkBounds(t, c)
 			return
 		}
-		var all *Errors
+		var all *problem.Errors
 		if !errors.As(err, &all) || len(all.Problems) == 0 || c != nil {
 			t.Fatalf("refused with %v and %v", c, err)
 		}
@@ -84,7 +87,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	const good = "url: 'https://a.example.com', bucket: {rate: 1/s, capacity: 1}"
 	for name, c := range map[string]struct{ text, problem string }{
-		"large":          {"apis: {}" + strings.Repeat(" ", maxFile), "the file is too large"},
+		"large":          {"apis: {}" + strings.Repeat(" ", field.MaxFile), "the file is too large"},
 		"deep":           {strings.Repeat("[", 9_000), ""},
 		"deeper":         {strings.Repeat("{a: ", 20_000), "exceeded max depth"},
 		"fields":         {"apis: {a: {" + fields.String() + "}}", "there are more problems: mend these first"},
@@ -94,8 +97,8 @@ func TestHostileFiles(t *testing.T) {
 		"list of itself": {"apis: {a: {" + good + ", limits: &l [*l]}}", "limits[0]: is a list"},
 	} {
 		_, err := Parse([]byte(c.text), Options{})
-		var all *Errors
-		if !errors.As(err, &all) || len(all.Problems) > mostProblems+1 || !strings.Contains(err.Error(), c.problem) {
+		var all *problem.Errors
+		if !errors.As(err, &all) || len(all.Problems) > field.MostProblems+1 || !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: accepted, or the wrong or too much is told: %.200v", name, err)
 		}
 	}

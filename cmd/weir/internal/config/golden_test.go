@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/cmd/weir/internal/config/problem"
 )
 
 // TestGoldenFiles checks what Parse makes of every file in testdata/good and testdata/bad. The .want file beside it has
@@ -72,7 +74,7 @@ func describeAll(c *Config, file string) string {
 	var b strings.Builder
 	d := c.describe()
 	for _, path := range slices.Sorted(maps.Keys(d)) {
-		fmt.Fprintf(&b, "%s: %s\n", path, d[path].text)
+		fmt.Fprintf(&b, "%s: %s\n", path, d[path].Text)
 	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", w.In(file))
@@ -87,13 +89,13 @@ func TestTenMistakesAreToldAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Parse(data, Options{})
-	var all *Errors
+	var all *problem.Errors
 	if !errors.As(err, &all) || len(all.Problems) != 10 {
 		t.Fatalf("want ten problems, got\n%v", err)
 	}
 	for i, line := range strings.Split(string(data), "\n") {
 		marked := strings.Contains(line, "# wrong")
-		told := slices.ContainsFunc(all.Problems, func(p Problem) bool { return p.Line == i+1 })
+		told := slices.ContainsFunc(all.Problems, func(p problem.Problem) bool { return p.Line == i+1 })
 		if marked != told {
 			t.Errorf("line %d is marked wrong: %v, told: %v: %s", i+1, marked, told, line)
 		}

@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"net/textproto"
 	"strings"
+
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/problem"
+	"weir/cmd/weir/internal/config/secret"
 )
 
 // Header is a header that weir adds to every call of an api.
 type Header struct {
 	Name  string // in canonical form
-	Value Template
+	Value secret.Template
 }
 
 const (
@@ -28,7 +32,8 @@ func isToken(text string) bool {
 // headerName reads a header's name and keeps its case.
 func headerName(text string) (string, error) {
 	if !isToken(text) || len(text) > longestName {
-		return "", refuse("write letters, digits and - only, at most 128", "%s cannot be a header's name", quote(text))
+		return "",
+			problem.Refuse("write letters, digits and - only, at most 128", "%s cannot be a header's name", problem.Quote(text))
 	}
 	return text, nil
 }
@@ -42,10 +47,10 @@ func sentHeader(text string) (string, error) {
 	name := textproto.CanonicalMIMEHeaderKey(text)
 	switch name {
 	case "Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Keep-Alive":
-		return "", refuse("remove it", "%s is set by weir for each connection", text)
+		return "", problem.Refuse("remove it", "%s is set by weir for each connection", text)
 	}
 	if strings.HasPrefix(name, "Proxy-") {
-		return "", refuse("remove it", "%s is for proxies, not for the api", text)
+		return "", problem.Refuse("remove it", "%s is for proxies, not for the api", text)
 	}
 	return name, nil
 }
@@ -59,9 +64,11 @@ func forwardedHeader(text string) (string, error) {
 	}
 	switch {
 	case name == "Authorization" || name == "Cookie":
-		return "", refuse("configure it under headers, by reference", "%s is a credential: a job must not carry it", text)
+		return "",
+			problem.Refuse("configure it under headers, by reference", "%s is a credential: a job must not carry it", text)
 	case strings.HasPrefix(name, "Nats-") || strings.HasPrefix(name, "Weir-"):
-		return "", refuse("give the api's header another name", "%s speaks to NATS or weir and is not sent to apis", text)
+		return "",
+			problem.Refuse("give the api's header another name", "%s speaks to NATS or weir and is not sent to apis", text)
 	}
 	return name, nil
 }
@@ -78,21 +85,21 @@ func isSecretName(name string) bool {
 }
 
 // headers returns the kind of the headers that every call sends.
-func headers(at *[]Header) kind {
-	return kind{
-		words: "a mapping, at most 64", shape: func(object) object {
-			return object{
+func headers(at *[]Header) field.Kind {
+	return field.Kind{
+		Words: "a mapping, at most 64", Shape: func(field.Object) field.Object {
+			return field.Object{
 				"type": []string{"object", "null"}, "maxProperties": mostHeaders,
-				"additionalProperties": object{"type": []string{"string", "number", "boolean"}},
+				"additionalProperties": field.Object{"type": []string{"string", "number", "boolean"}},
 			}
 		},
-		read: func(v value, _ string) texts {
+		Read: func(v field.Value, _ string) field.Texts {
 			*at = nil
-			all, paths := texts{}, map[string]string{}
-			entries, _ := v.entries(mostHeaders)
+			all, paths := field.Texts{}, map[string]string{}
+			entries, _ := v.Entries(mostHeaders)
 			for _, e := range entries {
 				if h, ok := readHeader(e, paths); ok {
-					all[joinPath("", h.Name)] = text{text: cmp.Or(h.Value.String(), `""`), from: e.origin()}
+					all[field.JoinPath("", h.Name)] = field.Text{Text: cmp.Or(h.Value.String(), `""`), From: e.Origin()}
 					*at = append(*at, h)
 				}
 			}
@@ -103,31 +110,31 @@ func headers(at *[]Header) kind {
 
 // readHeader reads one header. paths maps the names of the headers before it to their places, so that it can refuse a
 // duplicate.
-func readHeader(e entry, paths map[string]string) (Header, bool) {
-	name, err := sentHeader(e.name)
+func readHeader(e field.Entry, paths map[string]string) (Header, bool) {
+	name, err := sentHeader(e.Name)
 	if err != nil {
-		e.failWith(err)
+		e.FailWith(err)
 		return Header{}, false
 	}
 	if first, twice := paths[name]; twice {
-		e.fail("is the same header as "+first, "remove one of them")
+		e.Fail("is the same header as "+first, "remove one of them")
 		return Header{}, false
 	}
-	text, ok := e.scalar()
+	text, ok := e.Scalar()
 	if !ok {
 		return Header{}, false
 	}
-	t, err := ParseTemplate(text)
+	t, err := secret.ParseTemplate(text)
 	if err != nil {
-		e.failWith(err)
+		e.FailWith(err)
 		return Header{}, false
 	}
 	if isSecretName(name) && !t.HasReference() {
-		e.fail("a secret must not stand in the file", "write ${env:NAME} or ${file:/path} in its place")
+		e.Fail("a secret must not stand in the file", "write ${env:NAME} or ${file:/path} in its place")
 		return Header{}, false
 	}
-	paths[name] = e.path
-	e.refer(reference{parts: t.parts, resolve: true})
+	paths[name] = e.Path
+	e.Refer(field.Reference{Parts: t.References(), Resolve: true})
 	return Header{Name: name, Value: t}, true
 }
 

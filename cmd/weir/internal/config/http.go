@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/problem"
+	"weir/cmd/weir/internal/config/secret"
 )
 
 // HTTP says which clients may use the HTTP interface besides the bearer of WEIR_HTTP_TOKEN, and by which host names
@@ -17,7 +21,7 @@ type HTTP struct {
 type NamedToken struct {
 	Name  string
 	Role  HTTPRole
-	Token Template // a single reference; Bearer resolves it anew each time
+	Token secret.Template // a single reference; Bearer resolves it anew each time
 }
 
 // HTTPRole is what the bearer of a token may do: a closed set.
@@ -39,8 +43,8 @@ const (
 // token.
 func (t NamedToken) Bearer() (string, error) {
 	text, err := t.Token.Resolve()
-	if err == nil && !isBearer(text) {
-		err = fmt.Errorf("%s is not a bearer token: %s", t.Token, bearerFix)
+	if err == nil && !secret.IsBearer(text) {
+		err = fmt.Errorf("%s is not a bearer token: %s", t.Token, secret.BearerFix)
 	}
 	if err != nil {
 		return "", err
@@ -48,46 +52,52 @@ func (t NamedToken) Bearer() (string, error) {
 	return text, nil
 }
 
-func (h *HTTP) section() section {
-	return section{fields: []field{
+func (h *HTTP) section() field.Section {
+	return field.Section{Fields: []field.Field{
 		{
-			name: "tokens", otherwise: "none",
-			is: named(&h.Tokens, mostTokens, "NAME", (*NamedToken).section, func(t *NamedToken) *string { return &t.Name }),
-			means: "the tokens of the HTTP interface, besides `WEIR_HTTP_TOKEN`. Once one is configured, requests without a token are " +
-				"refused on a loopback address too",
+			Name: "tokens", Otherwise: "none",
+			Is: field.Named(&h.Tokens, mostTokens, "NAME", (*NamedToken).section,
+				func(t *NamedToken) *string { return &t.Name }),
+			Means: "the tokens of the HTTP interface, besides `WEIR_HTTP_TOKEN`. Once one is configured, requests without a " +
+				"token are refused on a loopback address too",
 		},
 		{
-			name: "hosts", is: many(&h.Hosts, mostHosts, free("at most 64 names, without a port", hostName)), otherwise: "none",
-			means: "the host names of weir. On a loopback address weir accepts them and this machine's own names. Elsewhere it accepts them and " +
-				"IP addresses, or any name if none is configured",
+			Name:      "hosts",
+			Is:        field.Many(&h.Hosts, mostHosts, field.Free("at most 64 names, without a port", hostName)),
+			Otherwise: "none",
+			Means: "the host names of weir. On a loopback address weir accepts them and this machine's own names. Elsewhere " +
+				"it accepts them and IP addresses, or any name if none is configured",
 		},
 	}}
 }
 
-func (t *NamedToken) section() section {
-	return section{
-		fields: []field{
+func (t *NamedToken) section() field.Section {
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "role", is: one(&t.Role, word(RoleProducer, RoleViewer, RoleOperator)), needs: "write role: producer, viewer or operator",
-				means: "a producer submits jobs and asks what became of them; a viewer reads everything but bodies; an operator may do everything",
+				Name:  "role",
+				Is:    field.One(&t.Role, field.Word(RoleProducer, RoleViewer, RoleOperator)),
+				Needs: "write role: producer, viewer or operator",
+				Means: "a producer submits jobs and asks what became of them; a viewer reads everything but bodies; an operator " +
+					"may do everything",
 			},
 			{
-				name: "token", is: secret(&t.Token, "one `${env:NAME}` or `${file:/path}`", tokenReference, func() error {
+				Name: "token", Is: field.Secret(&t.Token, "one `${env:NAME}` or `${file:/path}`", tokenReference, func() error {
 					_, err := t.Bearer()
 					return err
-				}), needs: "write token: ${env:NAME} or ${file:/path}",
-				means: "the token: 16 to 256 letters, digits and `-._~+/=`. weir reads it every second, under the same restrictions as an " +
-					"API's `headers`",
+				}), Needs: "write token: ${env:NAME} or ${file:/path}",
+				Means: "the token: 16 to 256 letters, digits and `-._~+/=`. weir reads it every second, under the same " +
+					"restrictions as an API's `headers`",
 			},
 		},
 	}
 }
 
 // tokenReference reads a reference to a token. Its errors do not quote the text, which may be the token itself.
-func tokenReference(text string) (Template, error) {
-	t, err := ParseTemplate(text)
-	if err == nil && (len(t.parts) != 1 || !t.HasReference()) {
-		err = refuse("write one ${env:NAME} or ${file:/path} in its place", "a secret must not stand in the file")
+func tokenReference(text string) (secret.Template, error) {
+	t, err := secret.ParseTemplate(text)
+	if err == nil && !t.IsReference() {
+		err = problem.Refuse("write one ${env:NAME} or ${file:/path} in its place", "a secret must not stand in the file")
 	}
 	return t, err
 }
@@ -95,31 +105,8 @@ func tokenReference(text string) (Template, error) {
 // hostName reads a host name by which browsers and clients reach weir.
 func hostName(text string) (string, error) {
 	if !regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`).MatchString(text) {
-		return "", refuse("write a name like weir.example.com, without a port", "%s is no host's name", quote(text))
+		return "",
+			problem.Refuse("write a name like weir.example.com, without a port", "%s is no host's name", problem.Quote(text))
 	}
 	return strings.ToLower(text), nil
-}
-
-// bearerToken reads the token itself, or a reference to it. It resolves the reference once, so a new token needs a
-// restart. Its errors do not quote the text.
-func bearerToken(text string) (Secret, error) {
-	template, err := ParseTemplate(text)
-	if err != nil {
-		return Secret{}, err
-	}
-	token, err := template.Resolve()
-	if err != nil {
-		return Secret{}, refuse("let the reference name a file or variable that this process can read", "%s", err)
-	}
-	if !isBearer(token) {
-		return Secret{}, refuse(bearerFix+", or ${file:/path}", "is no bearer token")
-	}
-	return Secret{text: token}, nil
-}
-
-// bearerFix says what a token must be. Sixteen random characters cannot be guessed at any speed.
-const bearerFix = "write 16 to 256 letters, digits and -._~+/=, as openssl rand -hex 32 makes them"
-
-func isBearer(text string) bool {
-	return regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,256}$`).MatchString(text)
 }

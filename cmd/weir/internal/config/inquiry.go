@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
 )
 
 // Inquiry says how to ask an api what became of a call whose outcome is unknown. A nil *Inquiry means that the api
@@ -43,86 +46,106 @@ const (
 	mostInquiryAnswers = 32
 	mostInquiryValues  = 64
 	longestInquiryPath = 1024
-	longestAfter       = 7 * day
+	longestAfter       = 7 * grammar.Day
 )
 
-func (q *Inquiry) section() section {
+func (q *Inquiry) section() field.Section {
 	q.Rate = bucket.Rate{Burst: 1}
-	return section{
-		fields: []field{
-			{name: "method", is: one(&q.Method, word("GET", "HEAD", "POST")), or: "GET", means: "the method of the request"},
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "path", is: one(&q.Path, free("a path, optionally with a query", parseInquiryPath)), needs: "write path: /payments/{job}",
-				means: "the path of the request. weir replaces `{job}` by the job's id, which is its idempotency key, `{key}` by its key, " +
-					"and `{json:/pointer}` by a value of its body",
+				Name:  "method",
+				Is:    field.One(&q.Method, field.Word("GET", "HEAD", "POST")),
+				Or:    "GET",
+				Means: "the method of the request",
 			},
 			{
-				name: "answers", is: items(&q.Answers, mostInquiryAnswers, func(a *InquiryAnswer) section { return a.section(q) }),
-				needs: "write answers: [{status: 200, means: processed}, {status: 404, means: not_processed}]",
-				means: "what answers mean. The first match counts; without a match the outcome stays unknown",
-			},
-			{name: "rate", is: one(&q.Rate, rate()), or: "1/s", means: "how fast each replica asks; all other limits apply too"},
-			{
-				name: "after", is: one(&q.After, duration(0, longestAfter)), or: "5m",
-				means: "how old a letter must be before weir believes `not_processed`, since an API may process late. Never less than the " +
-					"API's `timeout`",
+				Name:  "path",
+				Is:    field.One(&q.Path, field.Free("a path, optionally with a query", parseInquiryPath)),
+				Needs: "write path: /payments/{job}",
+				Means: "the path of the request. weir replaces `{job}` by the job's id, which is its idempotency key, `{key}` by " +
+					"its key, and `{json:/pointer}` by a value of its body",
 			},
 			{
-				name: "auto", is: one(&q.Auto, yes()), or: "false",
-				means: "`true`: weir asks by itself, first when `after` has passed",
+				Name:  "answers",
+				Is:    field.Items(&q.Answers, mostInquiryAnswers, func(a *InquiryAnswer) field.Section { return a.section(q) }),
+				Needs: "write answers: [{status: 200, means: processed}, {status: 404, means: not_processed}]",
+				Means: "what answers mean. The first match counts; without a match the outcome stays unknown",
 			},
 			{
-				name: "tries", is: one(&q.Tries, whole(1, 100)), or: "6",
-				means: "with `auto`: how many times weir asks; each wait is twice as long as the one before. Then the letter stays",
+				Name:  "rate",
+				Is:    field.One(&q.Rate, field.Rate()),
+				Or:    "1/s",
+				Means: "how fast each replica asks; all other limits apply too",
+			},
+			{
+				Name: "after", Is: field.One(&q.After, field.Duration(0, longestAfter)), Or: "5m",
+				Means: "how old a letter must be before weir believes `not_processed`, since an API may process late. Never less " +
+					"than the API's `timeout`",
+			},
+			{
+				Name: "auto", Is: field.One(&q.Auto, field.Yes()), Or: "false",
+				Means: "`true`: weir asks by itself, first when `after` has passed",
+			},
+			{
+				Name: "tries", Is: field.One(&q.Tries, field.Whole(1, 100)), Or: "6",
+				Means: "with `auto`: how many times weir asks; each wait is twice as long as the one before. Then the letter stays",
 			},
 		},
-		check: func(f fields) {
-			if f.has("tries") && !q.Auto {
-				f.ignored("without auto: true", "tries")
+		Check: func(f field.Fields) {
+			if f.Has("tries") && !q.Auto {
+				f.Ignored("without auto: true", "tries")
 			}
 			tells := slices.ContainsFunc(q.Answers, func(a InquiryAnswer) bool { return a.Means != "" })
-			if f.has("answers") && !tells {
-				f.place("answers").fail("no answer tells anything", "write [{status: 200, means: processed}, {status: 404, means: not_processed}]")
+			if f.Has("answers") && !tells {
+				f.Place("answers").Fail("no answer tells anything",
+					"write [{status: 200, means: processed}, {status: 404, means: not_processed}]")
 			}
 		},
 	}
 }
 
 // section returns the fields of one meaning of an answer to q.
-func (a *InquiryAnswer) section(q *Inquiry) section {
+func (a *InquiryAnswer) section(q *Inquiry) field.Section {
 	return a.sectionOf(q.Method, Processed, NotProcessed)
 }
 
 // sectionOf returns the fields of one meaning of an answer to a request with this method. The meaning is one of
 // findings.
-func (a *InquiryAnswer) sectionOf(method string, findings ...Finding) section {
-	telling := whole(200, 499).but("200 to 499, except 3xx, 401, 402, 403, 407 and 429", tellingStatus)
-	return section{
-		fields: []field{
-			{name: "status", is: one(&a.Status, telling), needs: "write status: 200", means: "the status of the answer"},
+func (a *InquiryAnswer) sectionOf(method string, findings ...Finding) field.Section {
+	telling := field.Whole(200, 499).But("200 to 499, except 3xx, 401, 402, 403, 407 and 429", tellingStatus)
+	return field.Section{
+		Fields: []field.Field{
+			{Name: "status", Is: field.One(&a.Status, telling), Needs: "write status: 200", Means: "the status of the answer"},
 			{
-				name: "json", is: one(&a.JSON, free("a JSON pointer", parsePointer)),
-				means: "a place in the answer that must have a value other than null",
+				Name: "json", Is: field.One(&a.JSON, field.Free("a JSON pointer", parsePointer)),
+				Means: "a place in the answer that must have a value other than null",
 			},
 			{
-				name: "values", is: many(&a.Values, mostInquiryValues, of[string]{
-					func(text string) (string, error) { return text, nil }, strconv.Quote, "a list", object{},
+				Name: "values", Is: field.Many(&a.Values, mostInquiryValues, field.Type[string]{
+					Parse:  func(text string) (string, error) { return text, nil },
+					Show:   strconv.Quote,
+					Words:  "a list",
+					Schema: field.Object{},
 				}),
-				means: "with `json`: the value must be one of these",
+				Means: "with `json`: the value must be one of these",
 			},
 			{
-				name: "means", is: one(&a.Means, word(findings...)), needs: "write means: " + string(findings[0]) + " or means: " + string(findings[1]),
-				means: "what such an answer says of the call, or of its operation",
+				Name:  "means",
+				Is:    field.One(&a.Means, field.Word(findings...)),
+				Needs: "write means: " + string(findings[0]) + " or means: " + string(findings[1]),
+				Means: "what such an answer says of the call, or of its operation",
 			},
 		},
-		check: func(f fields) {
+		Check: func(f field.Fields) {
 			switch {
-			case f.has("values") && !f.has("json"):
-				f.place("values").fail("says nothing without json", "write json: /field too: where in the answer one of the values stands")
-			case f.has("values") && len(a.Values) == 0:
-				f.place("values").fail("holds no value", "write one, or remove the field for any value")
-			case f.has("json") && method == "HEAD":
-				f.place("json").fail("means nothing for HEAD, whose answers have no body", "write method: GET")
+			case f.Has("values") && !f.Has("json"):
+				f.Place("values").Fail("says nothing without json",
+					"write json: /field too: where in the answer one of the values stands")
+			case f.Has("values") && len(a.Values) == 0:
+				f.Place("values").Fail("holds no value", "write one, or remove the field for any value")
+			case f.Has("json") && method == "HEAD":
+				f.Place("json").Fail("means nothing for HEAD, whose answers have no body", "write method: GET")
 			}
 		},
 	}
@@ -130,13 +153,15 @@ func (a *InquiryAnswer) sectionOf(method string, findings ...Finding) section {
 
 // tellingStatus reads a status that says what became of a call, and not only what became of the inquiry.
 func tellingStatus(text string) (int, error) {
-	n, err := wholeIn(200, 499)(text)
+	n, err := grammar.WholeIn(200, 499)(text)
 	status := int(n)
 	switch {
 	case err != nil:
-		return 0, refuse("write a status from 200 to 499, such as 200 or 404", "%s cannot tell what became of a call", quote(text))
+		return 0,
+			problem.Refuse("write a status from 200 to 499, such as 200 or 404", "%s cannot tell what became of a call",
+				problem.Quote(text))
 	case slices.Contains([]int{401, 402, 403, 407, 429}, status) || status >= 300 && status < 400:
-		return 0, refuse("remove it", "%d speaks of the inquiry itself, not of the call that is asked about", status)
+		return 0, problem.Refuse("remove it", "%d speaks of the inquiry itself, not of the call that is asked about", status)
 	}
 	return status, nil
 }
@@ -150,7 +175,7 @@ func parseInquiryPath(text string) (string, error) {
 			return true, err
 		}
 		if name != "job" && name != "key" {
-			return false, refuse("write {job}, {key} or {json:/pointer}", "{%s} stands for nothing", name)
+			return false, problem.Refuse("write {job}, {key} or {json:/pointer}", "{%s} stands for nothing", name)
 		}
 		return name != "key", nil
 	})
@@ -163,24 +188,24 @@ func parseTemplatePath(text, fix string, check func(name string) (names bool, er
 	whole := strings.HasPrefix(text, "{answer") && strings.HasSuffix(text, "}") && strings.Count(text, "{") == 1
 	switch {
 	case !whole && (!strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//")):
-		return "", refuse(fix, "%s does not begin with a single /", quote(text))
+		return "", problem.Refuse(fix, "%s does not begin with a single /", problem.Quote(text))
 	case len(text) > longestInquiryPath:
-		return "", refuse(fix, "is longer than %d bytes", longestInquiryPath)
+		return "", problem.Refuse(fix, "is longer than %d bytes", longestInquiryPath)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }):
-		return "", refuse(fix, "%s holds a character that no url can hold", quote(text))
+		return "", problem.Refuse(fix, "%s holds a character that no url can hold", problem.Quote(text))
 	}
 	differs, rest := false, text
 	for {
 		before, after, found := strings.Cut(rest, "{")
 		if strings.Contains(before, "}") {
-			return "", refuse(fix, "%s closes a brace that is not open", quote(text))
+			return "", problem.Refuse(fix, "%s closes a brace that is not open", problem.Quote(text))
 		}
 		if !found {
 			break
 		}
 		name, tail, closed := strings.Cut(after, "}")
 		if !closed {
-			return "", refuse(fix, "%s has a { without its }", quote(text))
+			return "", problem.Refuse(fix, "%s has a { without its }", problem.Quote(text))
 		}
 		names, err := check(name)
 		if err != nil {
@@ -189,11 +214,11 @@ func parseTemplatePath(text, fix string, check func(name string) (names bool, er
 		differs, rest = differs || names, tail
 	}
 	if !differs {
-		return "", refuse(fix, "%s asks about the same whatever the job", quote(text))
+		return "", problem.Refuse(fix, "%s asks about the same whatever the job", problem.Quote(text))
 	}
 	path, _, _ := strings.Cut(text, "?")
 	if slices.ContainsFunc(strings.Split(path, "/"), func(s string) bool { return s == "." || s == ".." }) {
-		return "", refuse("write the path without . and ..", "%s climbs", quote(text))
+		return "", problem.Refuse("write the path without . and ..", "%s climbs", problem.Quote(text))
 	}
 	return text, nil
 }

@@ -1,6 +1,11 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/problem"
+)
 
 // KeyFrom says where a job's key is.
 type KeyFrom string
@@ -34,23 +39,28 @@ func (k KeySource) String() string {
 }
 
 // section returns the fields of a key's place.
-func (k *KeySource) section() section {
-	place := of[KeySource]{
-		func(text string) (KeySource, error) {
+func (k *KeySource) section() field.Section {
+	place := field.Type[KeySource]{
+		Parse: func(text string) (KeySource, error) {
 			at, err := parseKey(text)
 			at.TenantUntil = k.TenantUntil
 			return at, err
-		}, KeySource.String, "`subject`, `header:NAME` or a pointer", pattern("subject|" + sourcePattern),
+		},
+		Show:   KeySource.String,
+		Words:  "`subject`, `header:NAME` or a pointer",
+		Schema: field.Pattern("subject|" + sourcePattern),
 	}
-	return section{fields: []field{
+	return field.Section{Fields: []field.Field{
 		{
-			name: "from", is: one(k, place), or: "subject", needs: "write {from: subject}",
-			means: "where a job has its key. With a header or a pointer, publish jobs to `weir.jobs.<api>`",
+			Name: "from", Is: field.One(k, place), Or: "subject", Needs: "write {from: subject}",
+			Means: "where a job has its key. With a header or a pointer, publish jobs to `weir.jobs.<api>`",
 		},
 		{
-			name: "tenant_until", is: one(&k.TenantUntil, free("1 to 8 bytes, as in `\".\"`", parseSeparator)), otherwise: "none",
-			means: "the text that ends the tenant's part of a key. The keys of a tenant share its turn at shared limits. Absent: " +
-				"every key is a tenant",
+			Name:      "tenant_until",
+			Is:        field.One(&k.TenantUntil, field.Free("1 to 8 bytes, as in `\".\"`", parseSeparator)),
+			Otherwise: "none",
+			Means: "the text that ends the tenant's part of a key. The keys of a tenant share its turn at shared limits. " +
+				"Absent: every key is a tenant",
 		},
 	}}
 }
@@ -60,7 +70,9 @@ const mostSeparator = 8
 
 func parseSeparator(text string) (string, error) {
 	if text == "" || len(text) > mostSeparator {
-		return "", refuse(`write what stands behind the tenant in a key, as in "."`, "%s cannot end the tenant's part of a key", quote(text))
+		return "",
+			problem.Refuse(`write what stands behind the tenant in a key, as in "."`, "%s cannot end the tenant's part of a key",
+				problem.Quote(text))
 	}
 	return text, nil
 }
@@ -78,9 +90,13 @@ func parseKey(text string) (KeySource, error) {
 	case pointer != "":
 		return KeySource{From: KeyFromJSON, Pointer: pointer}, nil
 	default:
-		return KeySource{}, refuse("write subject, header:NAME or json:/pointer", "%s is no place of a key", quote(text))
+		return KeySource{},
+			problem.Refuse("write subject, header:NAME or json:/pointer", "%s is no place of a key", problem.Quote(text))
 	}
 }
+
+// sourcePattern matches what parseSource reads.
+const sourcePattern = `header:.+|json:.*`
 
 // parseSource reads header:NAME or json:/pointer. For any other text it returns two empty strings and no error.
 func parseSource(text string) (header, pointer string, err error) {
@@ -102,11 +118,11 @@ func parsePointer(text string) (string, error) { return parsePointerAs("json:/fi
 func parsePointerAs(example, text string) (string, error) {
 	fix := "write " + example + "; ~0 stands for ~ and ~1 for /"
 	if !strings.HasPrefix(text, "/") || len(text) > 256 {
-		return "", refuse(fix, "%s is not a JSON pointer", quote(text))
+		return "", problem.Refuse(fix, "%s is not a JSON pointer", problem.Quote(text))
 	}
 	for i := range len(text) {
 		if text[i] == '~' && (i+1 == len(text) || text[i+1] != '0' && text[i+1] != '1') {
-			return "", refuse(fix, "%s has a ~ that is neither ~0 nor ~1", quote(text))
+			return "", problem.Refuse(fix, "%s has a ~ that is neither ~0 nor ~1", problem.Quote(text))
 		}
 	}
 	return text, nil

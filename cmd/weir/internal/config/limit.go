@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/ingest"
 )
 
@@ -18,86 +21,101 @@ const mostShared = 32
 // costs; it is nil for a limit of an account. usage has the usage counters. lines maps the names of the limits read so
 // far to their lines. A limit without a name gets the name of its kind. A limit whose value could not be read still has
 // its kind, so that the other checks of the file can continue.
-func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage, lines map[string]int) section {
+func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage, lines map[string]int) field.Section {
 	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
 	at := &limitFields{Limit: l, rate: l.Rate, quota: l.Quota, budget: l.Budget, zone: time.UTC}
-	all := append([]field{
+	all := append([]field.Field{
 		{
-			name: "name", is: one(&l.Name, limitName()),
-			otherwise: "the kind of limit",
-			means: "the limit's name in events, metrics and `weir show`. A limit keeps its count as long as it keeps its name. " +
-				"So give it another name if it counts something else from now on: a `quota` that becomes a `budget`, or another unit of `cost`",
+			Name: "name", Is: field.One(&l.Name, limitName()),
+			Otherwise: "the kind of limit",
+			Means: "the limit's name in events, metrics and `weir show`. A limit keeps its count as long as it keeps its " +
+				"name. So give it another name if it counts something else from now on: a `quota` that becomes a `budget`, or " +
+				"another unit of `cost`",
 		},
 	}, pace(l.Rate)...)
 	for i, means := range []string{
 		"the most calls, or units of `cost`, in any window as long as its period",
 		"for a `rate`: how much may start together. No job may cost more", "for a `rate`: as in `bucket`",
 	} {
-		all[i+1].means, all[i+1].needs = means, ""
+		all[i+1].Means, all[i+1].Needs = means, ""
 	}
 	if price != nil {
-		all = append(all, field{
-			name: "per", is: one(&at.per, word(perAPI, perReplica)), or: string(perAPI),
-			means: "`replica`: a `rate` or `in_flight` counts the calls of each weir for itself ([levels](levels.md))",
+		all = append(all, field.Field{
+			Name: "per", Is: field.One(&at.per, field.Word(perAPI, perReplica)), Or: string(perAPI),
+			Means: "`replica`: a `rate` or `in_flight` counts the calls of each weir for itself ([levels](levels.md))",
 		})
 	}
-	return section{
-		fields: append(all, []field{
+	return field.Section{
+		Fields: append(all, []field.Field{
 			{
-				name: "quota", means: "a count per day, month or other period",
-				is: one(l.Quota, quota("a quota", quotaCount, func(n int64) string { return strconv.FormatInt(n, 10) })),
+				Name: "quota", Means: "a count per day, month or other period",
+				Is: field.One(l.Quota,
+					quota("a quota", grammar.QuotaCount, func(n int64) string { return strconv.FormatInt(n, 10) })),
 			},
 			{
-				name: "window", is: one(&at.window, word(bucket.Calendar, bucket.Sliding, bucket.Fixed)),
-				otherwise: "`calendar` for a period of the calendar, else `sliding`",
-				means: "for a `quota` or `budget`: a period of the calendar; any window of that length (`sliding`); or one period after " +
-					"another since 1970 (`fixed`)",
+				Name: "window", Is: field.One(&at.window, field.Word(bucket.Calendar, bucket.Sliding, bucket.Fixed)),
+				Otherwise: "`calendar` for a period of the calendar, else `sliding`",
+				Means: "for a `quota` or `budget`: a period of the calendar; any window of that length (`sliding`); or one " +
+					"period after another since 1970 (`fixed`)",
 			},
 			{
-				name: "tz", is: one(&at.zone, zone()), or: "UTC",
-				means: "the time zone in which days and months begin, with the window `calendar`",
+				Name: "tz", Is: field.One(&at.zone, zone()), Or: "UTC",
+				Means: "the time zone in which days and months begin, with the window `calendar`",
 			},
 			{
-				name: "cost", is: cost(&l.Cost, usage), otherwise: "`1`",
-				means: "how much of a `rate` or `quota` a call takes. If it is a list, the call takes the sum ([costs](costs.md))",
+				Name: "cost", Is: cost(&l.Cost, usage), Otherwise: "`1`",
+				Means: "how much of a `rate` or `quota` a call takes. If it is a list, the call takes the sum ([costs](costs.md))",
 			},
 			{
-				name: "left", is: one(&l.Left, answerHeader()), otherwise: "none",
-				means: "the header of an answer that says how much the vendor has left of a `rate` or `quota`. If that is less " +
+				Name: "left", Is: field.One(&l.Left, answerHeader()), Otherwise: "none",
+				Means: "the header of an answer that says how much the vendor has left of a `rate` or `quota`. If that is less " +
 					"than weir counts, weir counts the difference as used ([limits](limits.md))",
 			},
 			{
-				name: "left_until", is: one(&l.LeftUntil, answerHeader()), otherwise: "none",
-				means: "the header that says when the vendor's count begins anew: seconds, a time since 1970, a date, or a " +
+				Name: "left_until", Is: field.One(&l.LeftUntil, answerHeader()), Otherwise: "none",
+				Means: "the header that says when the vendor's count begins anew: seconds, a time since 1970, a date, or a " +
 					"duration such as `6m0s`. Needs `left`. Without it: one period of the limit",
 			},
-			{name: "in_flight", is: one(&l.InFlight, whole[int64](1, mostInFlight)), means: "how many calls may run at once"},
 			{
-				name: "budget", means: "how much calls may cost, by `price`",
-				is: one(&l.Budget.Quota, quota("money per period, as in `200.00/day`", budgetCount, func(n int64) string { return Money(n).String() })),
+				Name:  "in_flight",
+				Is:    field.One(&l.InFlight, field.Whole[int64](1, mostInFlight)),
+				Means: "how many calls may run at once",
 			},
 			{
-				name: "on_exhausted", is: one(&l.Budget.OnExhausted, word(bucket.Hold, bucket.DeadLetter)), or: string(bucket.Hold),
-				means: "when a `budget` is used up: jobs wait for the next period, or become `over_budget` letters",
+				Name: "budget", Means: "how much calls may cost, by `price`",
+				Is: field.One(&l.Budget.Quota,
+					quota("money per period, as in `200.00/day`", grammar.BudgetCount,
+						func(n int64) string { return grammar.Money(n).String() })),
 			},
-			{name: "shadow", is: one(&l.Shadow, yes()), or: "false", means: "`true`: the limit only watches ([limits](limits.md))"},
+			{
+				Name:  "on_exhausted",
+				Is:    field.One(&l.Budget.OnExhausted, field.Word(bucket.Hold, bucket.DeadLetter)),
+				Or:    string(bucket.Hold),
+				Means: "when a `budget` is used up: jobs wait for the next period, or become `over_budget` letters",
+			},
+			{
+				Name:  "shadow",
+				Is:    field.One(&l.Shadow, field.Yes()),
+				Or:    "false",
+				Means: "`true`: the limit only watches ([limits](limits.md))",
+			},
 		}...),
-		check:     func(f fields) { at.check(f, of, price, lines) },
-		entryName: func() string { return l.Name },
-		relations: object{
-			"oneOf": []object{required("rate"), required("quota"), required("in_flight"), required("budget")},
-			"dependencies": object{
+		Check:     func(f field.Fields) { at.check(f, of, price, lines) },
+		EntryName: func() string { return l.Name },
+		Relations: field.Object{
+			"oneOf": []field.Object{required("rate"), required("quota"), required("in_flight"), required("budget")},
+			"dependencies": field.Object{
 				"burst": []string{"rate"}, "counts": []string{"rate"}, "on_exhausted": []string{"budget"},
-				"window": object{"anyOf": []object{required("quota"), required("budget")}},
-				"tz":     object{"anyOf": []object{required("quota"), required("budget")}},
-				"cost":   object{"anyOf": []object{required("rate"), required("quota")}},
-				"left":   object{"anyOf": []object{required("rate"), required("quota")}},
+				"window": field.Object{"anyOf": []field.Object{required("quota"), required("budget")}},
+				"tz":     field.Object{"anyOf": []field.Object{required("quota"), required("budget")}},
+				"cost":   field.Object{"anyOf": []field.Object{required("rate"), required("quota")}},
+				"left":   field.Object{"anyOf": []field.Object{required("rate"), required("quota")}},
 			},
 		},
 	}
 }
 
-func required(name string) object { return object{"required": []string{name}} }
+func required(name string) field.Object { return field.Object{"required": []string{name}} }
 
 // limitFields holds the fields of every kind of limit until check knows the kind.
 type limitFields struct {
@@ -121,7 +139,7 @@ const (
 
 // check keeps the fields of the limit's kind, and reports the problems that the fields cause together. It refuses a
 // second limit with the same name.
-func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, lines map[string]int) {
+func (l *limitFields) check(f field.Fields, of *bucket.Rules, price *ingest.Cost, lines map[string]int) {
 	l.Rate, l.Quota, l.Budget = nil, nil, nil
 	kind, ok := limitKind(f)
 	if !ok {
@@ -129,64 +147,67 @@ func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, line
 	}
 	for _, other := range bucket.Kinds() {
 		if other != kind {
-			f.leave(string(other))
+			f.Leave(string(other))
 		}
 	}
-	f.leave("name")
+	f.Leave("name")
 	l.Name = cmp.Or(l.Name, unnamed(kind))
 	switch kind {
 	case bucket.KindRate:
-		f.ignored("to a rate", "window", "tz", "on_exhausted")
+		f.Ignored("to a rate", "window", "tz", "on_exhausted")
 		l.Rate = l.rate
 		checkPace(f, l.rate, *of)
 	case bucket.KindQuota:
-		f.ignored("to a quota", "burst", "counts", "on_exhausted")
+		f.Ignored("to a quota", "burst", "counts", "on_exhausted")
 		l.Quota = l.quota
 		layQuota(f, "quota", l.quota, &l.window, l.zone)
 	case bucket.KindInFlight:
-		f.ignored("to in_flight", "burst", "counts", "window", "tz", "cost", "on_exhausted")
-		f.ignored("to in_flight: an answer comes when its call has ended", "left", "left_until")
+		f.Ignored("to in_flight", "burst", "counts", "window", "tz", "cost", "on_exhausted")
+		f.Ignored("to in_flight: an answer comes when its call has ended", "left", "left_until")
 	case bucket.KindBudget:
-		f.ignored("to a budget: every call costs the api's price", "burst", "counts", "cost")
-		f.ignored("to a budget: no vendor says how much money is left of it", "left", "left_until")
+		f.Ignored("to a budget: every call costs the api's price", "burst", "counts", "cost")
+		f.Ignored("to a budget: no vendor says how much money is left of it", "left", "left_until")
 		l.Budget = l.budget
 		layQuota(f, "budget", &l.budget.Quota, &l.window, l.zone)
 	}
 	switch {
-	case f.has("left_until") && !f.has("left"):
-		f.place("left_until").fail("says until when, and nothing says how much is left", "write left: header:NAME too")
-	case f.has("left") && l.Shadow && f.clean():
-		f.place("left").warn("has no effect while the limit only watches", "remove shadow: true, or left")
+	case f.Has("left_until") && !f.Has("left"):
+		f.Place("left_until").Fail("says until when, and nothing says how much is left", "write left: header:NAME too")
+	case f.Has("left") && l.Shadow && f.Clean():
+		f.Place("left").Warn("has no effect while the limit only watches", "remove shadow: true, or left")
 	}
 	l.checkLevel(f, kind)
-	if f.clean() && l.Cost.Usual() == 0 && !l.Cost.Settles() {
-		f.place("cost").fail("takes nothing for a job that lacks its numbers: such a call would reserve 0, and nothing settles it",
+	if f.Clean() && l.Cost.Usual() == 0 && !l.Cost.Settles() {
+		f.Place("cost").Fail("takes nothing for a job that lacks its numbers: such a call would reserve 0, and nothing "+
+			"settles it",
 			"write a default above 0, or settle: json:/pointer")
 	}
-	if f.clean() {
+	if f.Clean() {
 		checkPassable(f, *l.Limit, *of, price)
 	}
-	if !f.fine("name") {
+	if !f.Fine("name") {
 		return
 	}
-	place := f.place("name")
+	place := f.Place("name")
 	if first, twice := lines[l.Name]; twice {
-		place.fail(fmt.Sprintf("a second limit is called %q, the first on line %d", l.Name, first), "give each a name of its own")
+		place.Fail(fmt.Sprintf("a second limit is called %q, the first on line %d", l.Name, first),
+			"give each a name of its own")
 		return
 	}
-	lines[l.Name] = place.line
+	lines[l.Name] = place.Line
 }
 
 // checkLevel marks a limit that counts on each replica by itself. It reports the fields that such a limit cannot have.
-func (l *limitFields) checkLevel(f fields, kind bucket.Kind) {
+func (l *limitFields) checkLevel(f field.Fields, kind bucket.Kind) {
 	if l.per != perReplica {
 		return
 	}
 	l.Replica = true
 	if kind != bucket.KindRate && kind != bucket.KindInFlight {
-		f.place("per").fail("a "+string(kind)+" counts over all replicas", "limit each replica by rate or in_flight, or remove per")
+		f.Place("per").Fail("a "+string(kind)+" counts over all replicas",
+			"limit each replica by rate or in_flight, or remove per")
 	}
-	f.ignored("to a limit of one replica: each call counts as one", "cost", "left", "left_until", "shadow")
+	f.Ignored("to a limit of one replica: each call counts as one", "cost", "left", "left_until", "shadow")
 }
 
 // ownRate names a key's own rate in reasons for waits. No shared limit may have this name.
@@ -201,38 +222,44 @@ func unnamed(kind bucket.Kind) string {
 	return string(kind)
 }
 
-func limitName() of[string] {
-	return of[string]{func(text string) (string, error) {
-		if text == ownRate {
-			return "", refuse("give it another name", "%s is what weir calls the rate of a key's own bucket", quote(text))
-		}
-		return parseName(text)
-	}, same, "a name; not `rate`", object{"type": []string{"string", "integer"}, "pattern": namePattern}}
+func limitName() field.Type[string] {
+	return field.Type[string]{
+		Parse: func(text string) (string, error) {
+			if text == ownRate {
+				return "",
+					problem.Refuse("give it another name", "%s is what weir calls the rate of a key's own bucket", problem.Quote(text))
+			}
+			return grammar.ParseName(text)
+		},
+		Show:   field.Same,
+		Words:  "a name; not `rate`",
+		Schema: field.Object{"type": []string{"string", "integer"}, "pattern": field.NamePattern},
+	}
 }
 
 // limitKind returns the kind of a limit, by the one field that names it. A limit with none or several of these fields
 // is a problem.
-func limitKind(f fields) (bucket.Kind, bool) {
+func limitKind(f field.Fields) (bucket.Kind, bool) {
 	const fix = "write exactly one of rate, quota, in_flight and budget"
 	kind := bucket.Kind("")
 	for _, k := range bucket.Kinds() {
 		switch {
-		case !f.has(string(k)):
+		case !f.Has(string(k)):
 		case kind == "":
 			kind = k
 		default:
-			f.fail(fmt.Sprintf("limits both %s and %s", kind, k), fix+"; a second limit is a second entry")
+			f.Fail(fmt.Sprintf("limits both %s and %s", kind, k), fix+"; a second limit is a second entry")
 			return "", false
 		}
 	}
 	if kind == "" {
-		f.fail("limits nothing", fix)
+		f.Fail("limits nothing", fix)
 	}
 	return kind, kind != ""
 }
 
 // checkPassable refuses a limit that can never let a call through, and warns of limits with surprising effects.
-func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price *ingest.Cost) {
+func checkPassable(f field.Fields, l bucket.Limit, of bucket.Rules, price *ingest.Cost) {
 	switch l.Kind() {
 	case bucket.KindRate:
 		checkRate(f, l, of.Key.Rate)
@@ -240,7 +267,7 @@ func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price *ingest.Cost
 		checkFixed(f, *l.Quota, of.Jitter)
 		left := afterHeadroom(l.Quota.Count, of.Headroom)
 		if cost := max(l.Cost.Usual(), 1); !l.Cost.Varies() && cost > left {
-			f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d may be spent per period: none can ever pass",
+			f.Place("quota").Fail(fmt.Sprintf("a call costs %d and at most %d may be spent per period: none can ever pass",
 				cost, left), "raise the quota, or lower cost or headroom")
 		}
 	case bucket.KindInFlight: // at least one call may be in flight, whatever the headroom
@@ -249,31 +276,33 @@ func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price *ingest.Cost
 			checkFixed(f, l.Budget.Quota, of.Jitter)
 			return
 		}
-		usual := Money(price.Usual())
+		usual := grammar.Money(price.Usual())
 		if price.Fixed() && usual == 0 {
-			f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
+			f.Place("budget").Fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
 			return
 		}
 		checkFixed(f, l.Budget.Quota, of.Jitter)
 		left := afterHeadroom(l.Budget.Count, of.Headroom)
 		if !price.Varies() && int64(usual) > left {
-			f.place("budget").fail(fmt.Sprintf("a call costs %s and at most %s may be spent per period: none can ever pass",
-				usual, Money(left)), "raise the budget, or lower price or headroom")
+			f.Place("budget").Fail(fmt.Sprintf("a call costs %s and at most %s may be spent per period: none can ever pass",
+				usual, grammar.Money(left)), "raise the budget, or lower price or headroom")
 		}
 	}
 }
 
-func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
+func checkRate(f field.Fields, l bucket.Limit, own bucket.Rate) {
 	cost := max(l.Cost.Usual(), 1)
 	weighted := l.Cost.Varies()
 	switch {
 	case cost > l.Rate.Burst && !weighted:
-		f.place("cost").fail(fmt.Sprintf("a call costs %d, more than the burst of %d: none can ever pass", cost, l.Rate.Burst),
+		f.Place("cost").Fail(fmt.Sprintf("a call costs %d, more than the burst of %d: none can ever pass", cost,
+			l.Rate.Burst),
 			"write burst: "+strconv.FormatInt(cost, 10)+" or more")
 	case weighted && l.Rate.Burst == 1:
-		f.place("cost").warn("with burst 1 every job that costs more than 1 is refused", "write the highest cost as burst")
+		f.Place("cost").Warn("with burst 1 every job that costs more than 1 is refused", "write the highest cost as burst")
 	case !weighted && !l.Shadow && own.Count > 0 && slower(*l.Rate, cost, own):
-		f.place("rate").warn("all keys together are slower than the bucket of one, "+FormatRate(own), SlowLimitFix(*l.Rate))
+		f.Place("rate").Warn("all keys together are slower than the bucket of one, "+grammar.FormatRate(own),
+			SlowLimitFix(*l.Rate))
 	default:
 		noteOfDay(f, *l.Rate, SlowLimitFix(*l.Rate))
 	}
@@ -283,32 +312,35 @@ func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
 // are probably meant as a quota: the rate 20000/day lets one call pass every 4.32 s.
 func SlowLimitFix(r bucket.Rate) string {
 	if r.Per >= time.Hour && r.Count > 1 {
-		return "write quota: " + FormatRate(r) + " if they may be used at any time of the period: a rate spreads them over it"
+		return "write quota: " + grammar.FormatRate(r) +
+			" if they may be used at any time of the period: a rate spreads them over it"
 	}
 	return "lower bucket.rate, or raise this"
 }
 
 // noteOfDay notes that a rate of a day or more spreads its calls over that period. An API's daily allowance may not
 // require that.
-func noteOfDay(f fields, r bucket.Rate, fix string) {
-	if f.has("rate") && r.Per >= day && r.Count > 1 {
+func noteOfDay(f field.Fields, r bucket.Rate, fix string) {
+	if f.Has("rate") && r.Per >= grammar.Day && r.Count > 1 {
 		every := (r.Per / time.Duration(r.Count)).Round(time.Millisecond)
-		f.place("rate").note(FormatRate(r)+" spreads the calls over the period: one every "+FormatDuration(every), fix)
+		f.Place("rate").Note(grammar.FormatRate(r)+" spreads the calls over the period: one every "+
+			grammar.FormatDuration(every), fix)
 	}
 }
 
 // allowanceFix returns the fix for a key's rate that is really an API's daily allowance.
 func allowanceFix(r bucket.Rate) string {
-	return "if they may be used at any time of the period, write limits: [{name: allowance, quota: " + FormatRate(r) +
+	return "if they may be used at any time of the period, write limits: [{name: allowance, quota: " +
+		grammar.FormatRate(r) +
 		"}] for all keys together, and as rate the highest pace"
 }
 
 // checkFixed refuses a fixed window that jitter fills. Calls keep the jitter as a distance from both ends of the
 // window.
-func checkFixed(f fields, q bucket.Quota, jitter time.Duration) {
+func checkFixed(f field.Fields, q bucket.Quota, jitter time.Duration) {
 	if q.Window == bucket.Fixed && q.Per <= 2*jitter+time.Microsecond {
-		f.place("window").fail("a fixed window of "+FormatDuration(q.Per)+" has no room between the jitter of "+
-			FormatDuration(jitter)+" at both its ends", "write a longer period or less jitter")
+		f.Place("window").Fail("a fixed window of "+grammar.FormatDuration(q.Per)+" has no room between the jitter of "+
+			grammar.FormatDuration(jitter)+" at both its ends", "write a longer period or less jitter")
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
 )
 
 // Operation says how weir polls an api that accepts a call and then goes on working on it. A nil *Operation means that
@@ -21,7 +24,8 @@ type Operation struct {
 
 // Poll says how weir polls operations.
 type Poll struct {
-	Path  string        // below the api's url, with {job}, {answer:/pointer} and {answer-header:Name}; or only one of the last two
+	// Path is below the api's url, with {job}, {answer:/pointer} and {answer-header:Name}; or only one of the last two.
+	Path  string
 	Every time.Duration // between two polls of one operation: 1s to 1d
 	Rate  bucket.Rate   // of all polls of each replica
 	For   time.Duration // how long after the call weir gives up: 1s to 31d
@@ -45,93 +49,118 @@ const (
 const (
 	mostAccepted  = 16
 	mostPollHosts = 16
-	longestPolled = 31 * day
+	longestPolled = 31 * grammar.Day
 )
 
-func (o *Operation) section() section {
-	accepting := whole(200, 299)
-	pointer := free("a JSON pointer", func(text string) (string, error) { return parsePointer(strings.TrimPrefix(text, "json:")) })
-	pointer.show = func(at string) string {
+func (o *Operation) section() field.Section {
+	accepting := field.Whole(200, 299)
+	pointer := field.Free("a JSON pointer",
+		func(text string) (string, error) { return parsePointer(strings.TrimPrefix(text, "json:")) })
+	pointer.Show = func(at string) string {
 		if at == "" {
 			return ""
 		}
 		return "json:" + at
 	}
-	return section{
-		fields: []field{
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "accepted", is: many(&o.Accepted, mostAccepted, accepting), or: "[202]",
-				means: "the statuses by which the API accepts a call and goes on working",
+				Name: "accepted", Is: field.Many(&o.Accepted, mostAccepted, accepting), Or: "[202]",
+				Means: "the statuses by which the API accepts a call and goes on working",
 			},
 			{
-				name: "poll", is: mapping(o.Poll.section), needs: `write poll: {path: "{answer-header:Location}"}`,
-				means: "how weir polls an operation",
+				Name: "poll", Is: field.Mapping(o.Poll.section), Needs: `write poll: {path: "{answer-header:Location}"}`,
+				Means: "how weir polls an operation",
 			},
 			{
-				name: "answers", is: items(&o.Answers, mostInquiryAnswers, func(n *InquiryAnswer) section {
+				Name: "answers", Is: field.Items(&o.Answers, mostInquiryAnswers, func(n *InquiryAnswer) field.Section {
 					return n.sectionOf("GET", OperationDone, OperationFailed, OperationRunning)
 				}),
-				needs: "write answers: [{status: 200, json: /state, values: [done], means: done}, {status: 200, means: running}]",
-				means: "what answers to polls mean. The first match counts; without a match weir polls again",
+				Needs: "write answers: [{status: 200, json: /state, values: [done], means: done}, {status: 200, means: running}]",
+				Means: "what answers to polls mean. The first match counts; without a match weir polls again",
 			},
 			{
-				name: "result", is: one(&o.Result, pointer), otherwise: "the whole answer",
-				means: "where the final answer has the job's result, as `json:/pointer`",
+				Name: "result", Is: field.One(&o.Result, pointer), Otherwise: "the whole answer",
+				Means: "where the final answer has the job's result, as `json:/pointer`",
 			},
 			{
-				name: "hold_slot", is: one(&o.HoldSlot, yes()), or: "false",
-				means: "`true`: an operation counts as a call in flight until it has ended, for its key and for every `in_flight` limit",
+				Name: "hold_slot", Is: field.One(&o.HoldSlot, field.Yes()), Or: "false",
+				Means: "`true`: an operation counts as a call in flight until it has ended, for its key and for every " +
+					"`in_flight` limit",
 			},
 			{
-				name: "cancel", is: optional(&o.Cancel, (*OperationCancel).section), otherwise: "the API is not told",
-				means: "how weir tells the API that an operator has cancelled an operation",
+				Name: "cancel", Is: field.Optional(&o.Cancel, (*OperationCancel).section), Otherwise: "the API is not told",
+				Means: "how weir tells the API that an operator has cancelled an operation",
 			},
 		},
-		check: func(f fields) {
-			if f.has("accepted") && len(o.Accepted) == 0 && f.fine("accepted") {
-				f.place("accepted").fail("accepts nothing", "write one status, or remove the field for [202]")
+		Check: func(f field.Fields) {
+			if f.Has("accepted") && len(o.Accepted) == 0 && f.Fine("accepted") {
+				f.Place("accepted").Fail("accepts nothing", "write one status, or remove the field for [202]")
 			}
-			if f.has("answers") && !slices.ContainsFunc(o.Answers, func(n InquiryAnswer) bool { return n.Means == OperationDone }) {
-				f.place("answers").fail("no answer means done", "write {status: 200, json: /state, values: [done], means: done}")
+			if f.Has("answers") &&
+				!slices.ContainsFunc(o.Answers, func(n InquiryAnswer) bool { return n.Means == OperationDone }) {
+				f.Place("answers").Fail("no answer means done", "write {status: 200, json: /state, values: [done], means: done}")
 			}
 			if o.Poll.For > 0 && o.Poll.Every > o.Poll.For {
-				f.place("poll").fail("every is longer than for: no operation would be polled", "write a shorter every")
+				f.Place("poll").Fail("every is longer than for: no operation would be polled", "write a shorter every")
 			}
 		},
 	}
 }
 
-func (p *Poll) section() section {
+func (p *Poll) section() field.Section {
 	p.Rate = bucket.Rate{Burst: 1}
-	return section{
-		fields: []field{
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "path", is: one(&p.Path, free("a path, optionally with a query", parseOperationPath)), needs: "write path: \"{answer-header:Location}\"",
-				means: "where an operation is polled, with GET. weir replaces `{job}` by the job's id, `{answer:/pointer}` by a value of the " +
-					"answer that accepted the call, and `{answer-header:Name}` by a header of it. A path that consists only of " +
-					"`{answer:/pointer}` or of `{answer-header:Name}` may be a whole address",
-			},
-			{name: "every", is: one(&p.Every, duration(time.Second, day)), or: "5s", means: "the time between two polls of one operation"},
-			{name: "rate", is: one(&p.Rate, rate()), or: "1/s", means: "how fast each replica polls, over all operations of the API"},
-			{
-				name: "for", is: one(&p.For, duration(time.Second, longestPolled)), or: "24h",
-				means: "how long after its call weir polls an operation. Then its job becomes a letter `unknown`",
+				Name:  "path",
+				Is:    field.One(&p.Path, field.Free("a path, optionally with a query", parseOperationPath)),
+				Needs: "write path: \"{answer-header:Location}\"",
+				Means: "where an operation is polled, with GET. weir replaces `{job}` by the job's id, `{answer:/pointer}` by a " +
+					"value of the answer that accepted the call, and `{answer-header:Name}` by a header of it. A path that consists " +
+					"only of `{answer:/pointer}` or of `{answer-header:Name}` may be a whole address",
 			},
 			{
-				name: "hosts", is: many(&p.Hosts, mostPollHosts, free("at most 16 addresses", parsePollHost)), otherwise: "only that of `url`",
-				means: "other places where operations may be polled, as `https://host`. weir sends no header with a secret there",
+				Name:  "every",
+				Is:    field.One(&p.Every, field.Duration(time.Second, grammar.Day)),
+				Or:    "5s",
+				Means: "the time between two polls of one operation",
+			},
+			{
+				Name:  "rate",
+				Is:    field.One(&p.Rate, field.Rate()),
+				Or:    "1/s",
+				Means: "how fast each replica polls, over all operations of the API",
+			},
+			{
+				Name: "for", Is: field.One(&p.For, field.Duration(time.Second, longestPolled)), Or: "24h",
+				Means: "how long after its call weir polls an operation. Then its job becomes a letter `unknown`",
+			},
+			{
+				Name:      "hosts",
+				Is:        field.Many(&p.Hosts, mostPollHosts, field.Free("at most 16 addresses", parsePollHost)),
+				Otherwise: "only that of `url`",
+				Means: "other places where operations may be polled, as `https://host`. weir sends no header with a secret " +
+					"there",
 			},
 		},
 	}
 }
 
-func (c *OperationCancel) section() section {
-	return section{
-		fields: []field{
-			{name: "method", is: one(&c.Method, word("DELETE", "POST", "PUT", "PATCH")), or: "DELETE", means: "the method of the request"},
+func (c *OperationCancel) section() field.Section {
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "path", is: one(&c.Path, free("a path, optionally with a query", parseOperationPath)), otherwise: "where the operation is polled",
-				means: "the path of the request, with the same placeholders as `poll.path`",
+				Name:  "method",
+				Is:    field.One(&c.Method, field.Word("DELETE", "POST", "PUT", "PATCH")),
+				Or:    "DELETE",
+				Means: "the method of the request",
+			},
+			{
+				Name:      "path",
+				Is:        field.One(&c.Path, field.Free("a path, optionally with a query", parseOperationPath)),
+				Otherwise: "where the operation is polled",
+				Means:     "the path of the request, with the same placeholders as `poll.path`",
 			},
 		},
 	}
@@ -147,12 +176,13 @@ func parseOperationPath(text string) (string, error) {
 		}
 		if header, ok := strings.CutPrefix(name, "answer-header:"); ok {
 			if !isToken(header) {
-				return false, refuse(fix, "%s is no header's name", quote(header))
+				return false, problem.Refuse(fix, "%s is no header's name", problem.Quote(header))
 			}
 			return true, nil
 		}
 		if name != "job" {
-			return false, refuse("write {job}, {answer:/pointer} or {answer-header:Location}", "{%s} stands for nothing", name)
+			return false,
+				problem.Refuse("write {job}, {answer:/pointer} or {answer-header:Location}", "{%s} stands for nothing", name)
 		}
 		return true, nil
 	})
@@ -164,9 +194,9 @@ func parsePollHost(text string) (string, error) {
 	u, err := parseURL(text)
 	switch {
 	case err != nil:
-		return "", refuse(fix, "is not the address of a host")
+		return "", problem.Refuse(fix, "is not the address of a host")
 	case u.Path != "":
-		return "", refuse(fix, "has a path")
+		return "", problem.Refuse(fix, "has a path")
 	}
 	host := strings.ToLower(u.Host)
 	if u.Port() == map[string]string{"http": "80", "https": "443"}[u.Scheme] {

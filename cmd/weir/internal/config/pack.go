@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"weir/cmd/weir/internal/config/field"
 	"weir/ingest"
 )
 
@@ -38,44 +39,54 @@ const (
 	longestGather = time.Hour
 )
 
-func (p *Pack) section(a *API) section {
-	return section{
-		fields: []field{
-			{name: "jobs", is: one(&p.Jobs, whole(1, mostPackJobs)), needs: "write jobs: 50", means: "the most jobs of one call"},
+func (p *Pack) section(a *API) field.Section {
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "bytes", is: one(&p.Bytes, size(leastPackSize, mostPackSize)), or: "256KiB",
-				means: "the longest body of a call. A job that is larger goes alone",
+				Name:  "jobs",
+				Is:    field.One(&p.Jobs, field.Whole(1, mostPackJobs)),
+				Needs: "write jobs: 50",
+				Means: "the most jobs of one call",
 			},
 			{
-				name: "wait", is: one(&p.Wait, duration(0, longestGather)), or: "200ms",
-				means: "how long the first job of a key waits for others, if its slot does not make it wait anyway. No job waits beyond its deadline",
+				Name: "bytes", Is: field.One(&p.Bytes, field.Size(leastPackSize, mostPackSize)), Or: "256KiB",
+				Means: "the longest body of a call. A job that is larger goes alone",
 			},
 			{
-				name: "request", is: packForm(&p.Request), or: PackArray,
-				means: "how the jobs stand in the body: as an array, as lines, or as an array under a name, such as `{under: \"/requests\"}`",
+				Name: "wait", Is: field.One(&p.Wait, field.Duration(0, longestGather)), Or: "200ms",
+				Means: "how long the first job of a key waits for others, if its slot does not make it wait anyway. No job waits " +
+					"beyond its deadline",
 			},
 			{
-				name: "answers", is: packForm(&p.Answers), or: PackArray,
-				means: "how their answers stand in the body of the answer",
+				Name: "request", Is: packForm(&p.Request), Or: PackArray,
+				Means: "how the jobs stand in the body: as an array, as lines, or as an array under a name, such as `{under: " +
+					"\"/requests\"}`",
 			},
 			{
-				name: "match", is: one(&p.Match, packMatch()), or: PackOrder,
-				means: "how an answer finds its job. `order`: they have the same order. A pointer, such as `/custom_id`: both have the same " +
-					"value there, and weir refuses a job without one with 400",
+				Name: "answers", Is: packForm(&p.Answers), Or: PackArray,
+				Means: "how their answers stand in the body of the answer",
 			},
 			{
-				name: "status", is: one(&p.Status, packPointer("a JSON pointer")), otherwise: "each job is done if the call is",
-				means: "where each answer has its status, such as `/status`",
+				Name: "match", Is: field.One(&p.Match, packMatch()), Or: PackOrder,
+				Means: "how an answer finds its job. `order`: they have the same order. A pointer, such as `/custom_id`: both " +
+					"have the same value there, and weir refuses a job without one with 400",
+			},
+			{
+				Name:      "status",
+				Is:        field.One(&p.Status, packPointer("a JSON pointer")),
+				Otherwise: "each job is done if the call is",
+				Means:     "where each answer has its status, such as `/status`",
 			},
 		},
-		check: func(f fields) {
+		Check: func(f field.Fields) {
 			switch {
 			case a.Reuse != nil:
-				f.fail("a job of a pack cannot get the answer of an equal job", "remove reuse or pack")
+				f.Fail("a job of a pack cannot get the answer of an equal job", "remove reuse or pack")
 			case a.Operation != nil:
-				f.fail("no operation can be polled for a job of a pack", "remove operation or pack")
+				f.Fail("no operation can be polled for a job of a pack", "remove operation or pack")
 			case a.Inquiry != nil:
-				f.fail("the api knows a pack by its own key, and not its jobs, so that an inquiry about one would find nothing and could bill it twice",
+				f.Fail("the api knows a pack by its own key, and not its jobs, so that an inquiry about one would find nothing "+
+					"and could bill it twice",
 					"remove inquiry or pack")
 			}
 		},
@@ -83,20 +94,20 @@ func (p *Pack) section(a *API) section {
 }
 
 // packForm returns the kind of a PackForm: a word, or a mapping.
-func packForm(at *PackForm) kind {
-	inner := func(at *PackForm) section {
-		return section{fields: []field{{
-			name: "under", is: one(&at.Under, packPointer("a JSON pointer")), needs: `write under: "/requests"`,
-			means: "where the array stands, by names only",
+func packForm(at *PackForm) field.Kind {
+	inner := func(at *PackForm) field.Section {
+		return field.Section{Fields: []field.Field{{
+			Name: "under", Is: field.One(&at.Under, packPointer("a JSON pointer")), Needs: `write under: "/requests"`,
+			Means: "where the array stands, by names only",
 		}}}
 	}
-	t := word(PackArray, PackLines)
+	t := field.Word(PackArray, PackLines)
 	written := PackArray
-	alone := one(&written, t)
-	return kind{
-		words: "`array`, `lines` or a mapping, below", inner: func() section { return inner(new(PackForm)) },
-		shape: func(of object) object { return object{"anyOf": []object{t.schema, of}} },
-		show: func() string {
+	alone := field.One(&written, t)
+	return field.Kind{
+		Words: "`array`, `lines` or a mapping, below", Inner: func() field.Section { return inner(new(PackForm)) },
+		Shape: func(of field.Object) field.Object { return field.Object{"anyOf": []field.Object{t.Schema, of}} },
+		Show: func() string {
 			switch {
 			case at.Lines:
 				return PackLines
@@ -105,39 +116,39 @@ func packForm(at *PackForm) kind {
 			}
 			return PackArray
 		},
-		read: func(v value, or string) texts {
-			if *at = (PackForm{}); v.node == nil || v.isScalar() {
-				alone.read(v, or)
+		Read: func(v field.Value, or string) field.Texts {
+			if *at = (PackForm{}); v.Node == nil || v.IsScalar() {
+				alone.Read(v, or)
 				at.Lines = written == PackLines
 				return nil
 			}
-			inner(at).read(v)
+			inner(at).Read(v)
 			return nil
 		},
 	}
 }
 
 // packPointer returns the type of a JSON pointer into a job's body or its answer.
-func packPointer(words string) of[string] {
-	return of[string]{parsePointer, same, words, pattern("/.*")}
+func packPointer(words string) field.Type[string] {
+	return field.Type[string]{Parse: parsePointer, Show: field.Same, Words: words, Schema: field.Pattern("/.*")}
 }
 
 // packMatch returns the type of Match: the word PackOrder, which is stored as "", or a JSON pointer.
-func packMatch() of[string] {
-	return of[string]{
-		func(text string) (string, error) {
+func packMatch() field.Type[string] {
+	return field.Type[string]{
+		Parse: func(text string) (string, error) {
 			if text == PackOrder {
 				return "", nil
 			}
 			return parsePointer(text)
 		},
-		func(pointer string) string {
+		Show: func(pointer string) string {
 			if pointer == "" {
 				return PackOrder
 			}
 			return pointer
 		},
-		"`order`, or a JSON pointer", pattern(PackOrder + "|/.*"),
+		Words: "`order`, or a JSON pointer", Schema: field.Pattern(PackOrder + "|/.*"),
 	}
 }
 

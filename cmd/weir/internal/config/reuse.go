@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/ingest"
 )
 
@@ -24,7 +26,7 @@ const (
 
 	reuseHeader     = "header:"
 	mostReuseParts  = 32
-	longestReuse    = 30 * day
+	longestReuse    = 30 * grammar.Day
 	leastReuseBytes = 4 << 10
 	mostReuseBytes  = 1 << 30
 )
@@ -46,47 +48,51 @@ func (a *API) ComparedHeaders() (names []string) {
 
 // isOfTrace reports whether a header identifies the trace of one job.
 func isOfTrace(name string) bool {
-	return slices.Contains([]string{ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage}, strings.ToLower(name))
+	return slices.Contains([]string{ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage},
+		strings.ToLower(name))
 }
 
-func (r *Reuse) section(a *API) section {
-	return section{
-		fields: []field{
+func (r *Reuse) section(a *API) field.Section {
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "for", is: one(&r.For, duration(time.Second, longestReuse)), needs: "write for: 10m",
-				means: "how old the answer may be. Not longer than `results.max_age`",
+				Name: "for", Is: field.One(&r.For, field.Duration(time.Second, longestReuse)), Needs: "write for: 10m",
+				Means: "how old the answer may be. Not longer than `results.max_age`",
 			},
 			{
-				name: "of", otherwise: "path, body and every header that jobs may add",
-				is: many(&r.Of, mostReuseParts, of[string]{
-					comparedPart, same, "a list of `path`, `body` and `header:NAME`, at most 32",
-					object{"type": "string", "pattern": "^(path|body|header:.+)$"},
+				Name: "of", Otherwise: "path, body and every header that jobs may add",
+				Is: field.Many(&r.Of, mostReuseParts, field.Type[string]{
+					Parse: comparedPart, Show: field.Same, Words: "a list of `path`, `body` and `header:NAME`, at most 32",
+					Schema: field.Object{"type": "string", "pattern": "^(path|body|header:.+)$"},
 				}),
-				means: "what two jobs must have in common besides the method, byte by byte. The query belongs to the path",
+				Means: "what two jobs must have in common besides the method, byte by byte. The query belongs to the path",
 			},
 			{
-				name: "across_keys", is: one(&r.AcrossKeys, yes()), or: "false",
-				means: "`true`: jobs of different keys share answers; with `tenant_until` only keys of one tenant do. Keys share answers " +
-					"only if one replica owns their partitions",
+				Name: "across_keys", Is: field.One(&r.AcrossKeys, field.Yes()), Or: "false",
+				Means: "`true`: jobs of different keys share answers; with `tenant_until` only keys of one tenant do. Keys share " +
+					"answers only if one replica owns their partitions",
 			},
 			{
-				name: "bytes", is: one(&r.Bytes, size(leastReuseBytes, mostReuseBytes)), or: "16MiB",
-				means: "the memory in which each replica notes where answers are stored, about 224 bytes for each. It forgets the oldest first",
+				Name: "bytes", Is: field.One(&r.Bytes, field.Size(leastReuseBytes, mostReuseBytes)), Or: "16MiB",
+				Means: "the memory in which each replica notes where answers are stored, about 224 bytes for each. It forgets " +
+					"the oldest first",
 			},
 		},
-		check: func(f fields) {
-			if f.fine("of") && r.Of != nil && len(r.Of) == 0 {
-				f.place("of").fail("compares nothing, so that every job would get the same answer", "name what must be equal, or remove the field for all")
+		Check: func(f field.Fields) {
+			if f.Fine("of") && r.Of != nil && len(r.Of) == 0 {
+				f.Place("of").Fail("compares nothing, so that every job would get the same answer",
+					"name what must be equal, or remove the field for all")
 			}
 			for _, part := range r.Of {
 				name, isHeader := strings.CutPrefix(part, reuseHeader)
-				if f.clean() && isHeader && !slices.Contains(a.ForwardHeaders, name) {
-					f.place("of").fail("no job sends header "+name+" to the api", "name it in forward_headers, or remove it")
+				if f.Clean() && isHeader && !slices.Contains(a.ForwardHeaders, name) {
+					f.Place("of").Fail("no job sends header "+name+" to the api", "name it in forward_headers, or remove it")
 				}
 			}
 			for _, name := range a.ForwardHeaders {
-				if f.clean() && !r.Compares(reuseHeader+name) && !isOfTrace(name) {
-					f.note("jobs that differ only in header "+name+" get the same answer", "add header:"+name+" to of if that header changes it")
+				if f.Clean() && !r.Compares(reuseHeader+name) && !isOfTrace(name) {
+					f.Note("jobs that differ only in header "+name+" get the same answer",
+						"add header:"+name+" to of if that header changes it")
 				}
 			}
 		},
@@ -97,23 +103,26 @@ func (r *Reuse) section(a *API) section {
 func comparedPart(text string) (string, error) {
 	name, isHeader := strings.CutPrefix(text, reuseHeader)
 	if !isHeader {
-		return oneOf(ReusePath, ReuseBody, reuseHeader+"NAME")(text)
+		return grammar.OneOf(ReusePath, ReuseBody, reuseHeader+"NAME")(text)
 	}
 	name, err := forwardedHeader(name)
 	return reuseHeader + name, err
 }
 
 // checkReuse warns of an api that reuses answers for longer than weir keeps results.
-func (c *Config) checkReuse(f fields) {
+func (c *Config) checkReuse(f field.Fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]
 		switch {
 		case a.Reuse == nil:
 		case a.Reuse.For > c.Results.MaxAge:
-			f.place("apis").warn(fmt.Sprintf("api %s gives answers again for %s, and results are kept for %s: older answers are gone, and their jobs are called", a.Name, FormatDuration(a.Reuse.For), FormatDuration(c.Results.MaxAge)),
+			f.Place("apis").Warn(fmt.Sprintf("api %s gives answers again for %s, and results are kept for %s: older answers "+
+				"are gone, and their jobs are called", a.Name, grammar.FormatDuration(a.Reuse.For),
+				grammar.FormatDuration(c.Results.MaxAge)),
 				"write a shorter reuse.for, or a longer results.max_age")
 		case c.Results.MaxBody == 0:
-			f.place("results").warn(fmt.Sprintf("no answer of api %s is given again: results keep nothing of their bodies", a.Name), "write results: {max_body: 64KiB}")
+			f.Place("results").Warn(fmt.Sprintf("no answer of api %s is given again: results keep nothing of their bodies",
+				a.Name), "write results: {max_body: 64KiB}")
 		}
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
 )
 
 // Share is the part of an account's limits that one site enforces.
@@ -18,46 +21,47 @@ type Share struct {
 // mostSites bounds the sites of an account.
 const mostSites = 100
 
-// shares returns the kind of a mapping from sites to their shares. Its texts show the share in force for this site, and
-// the shares in the file for the others.
-func shares(a *Account) kind {
-	part := percent(1, bucket.WholeShare)
-	return kind{
-		words: "a mapping of at most 100 sites to percentages, together at most 100%",
-		shape: func(object) object {
-			return object{
+// shares returns the kind of a mapping from sites to their shares. Its texts show the share in force for site, and the
+// shares in the file for the others.
+func shares(a *Account, site string, inForce map[string]int64) field.Kind {
+	part := field.Percent(1, bucket.WholeShare)
+	return field.Kind{
+		Words: "a mapping of at most 100 sites to percentages, together at most 100%",
+		Shape: func(field.Object) field.Object {
+			return field.Object{
 				"type": []string{"object", "null"}, "maxProperties": mostSites, "additionalProperties": false,
-				"patternProperties": object{namePattern: part.schema},
+				"patternProperties": field.Object{field.NamePattern: part.Schema},
 			}
 		},
-		read: func(v value, _ string) texts {
+		Read: func(v field.Value, _ string) field.Texts {
 			a.Shares = nil
-			all := texts{}
-			entries, _ := v.entries(mostSites)
+			all := field.Texts{}
+			entries, _ := v.Entries(mostSites)
 			for _, e := range entries {
-				if _, err := parseName(e.name); err != nil {
-					e.failWith(err)
+				if _, err := grammar.ParseName(e.Name); err != nil {
+					e.FailWith(err)
 					continue
 				}
-				word, ok := e.scalar()
+				word, ok := e.Scalar()
 				if !ok {
 					continue
 				}
-				n, err := part.parse(word)
+				n, err := part.Parse(word)
 				switch {
 				case err != nil:
-					e.failWith(err)
+					e.FailWith(err)
 				case n < 1:
-					e.fail("a share of 0% makes no calls", "write 1% or more, or take the site out")
+					e.Fail("a share of 0% makes no calls", "write 1% or more, or take the site out")
 				default:
-					a.Shares = append(a.Shares, Share{e.name, n})
-					all[joinPath("", e.name)] = text{text: part.show(n), from: e.origin()}
+					a.Shares = append(a.Shares, Share{e.Name, n})
+					all[field.JoinPath("", e.Name)] = field.Text{Text: part.Show(n), From: e.Origin()}
 				}
 			}
 			slices.SortFunc(a.Shares, func(x, y Share) int { return strings.Compare(x.Site, y.Site) })
-			if n, known := v.doc.inForce[a.Name]; known && v.doc.site != "" {
-				if path := joinPath("", v.doc.site); all[path].text != part.show(n) && (n < bucket.WholeShare || len(a.Shares) > 0) {
-					all[path] = text{text: part.show(n), from: origin{moved: true}}
+			if n, known := inForce[a.Name]; known && site != "" {
+				if path := field.JoinPath("", site); all[path].Text != part.Show(n) &&
+					(n < bucket.WholeShare || len(a.Shares) > 0) {
+					all[path] = field.Text{Text: part.Show(n), From: field.Origin{Moved: true}}
 				}
 			}
 			return all
@@ -86,43 +90,43 @@ func (a *Account) Sites() (names []string) {
 	return names
 }
 
-// divide replaces the account's limits by the parts that this site enforces, and keeps the undivided limits in Whole.
+// divide replaces the account's limits by the parts that site enforces, and keeps the undivided limits in Whole.
 // If the site is not known, divide takes the smallest share, so that the caller calls too little rather than too much.
-func (a *Account) divide(f fields) {
+func (a *Account) divide(f field.Fields, site string, inForce map[string]int64) {
 	a.Share, a.Whole = bucket.WholeShare, a.Rules.Shared
-	if !f.fine("shares", "limits") {
+	if !f.Fine("shares", "limits") {
 		return
 	}
-	place, sum := f.place("shares"), int64(0)
+	place, sum := f.Place("shares"), int64(0)
 	for _, s := range a.Shares {
 		sum += s.Percent
 		a.part(place, s)
 	}
 	if sum > bucket.WholeShare {
-		place.fail(fmt.Sprintf("the shares are %d%% together", sum), "lower them to at most 100%")
+		place.Fail(fmt.Sprintf("the shares are %d%% together", sum), "lower them to at most 100%")
 	}
-	site := f.doc.site
 	share, ok := a.ByFile(site)
 	switch {
 	case site == "" && len(a.Shares) > 0:
 		share = slices.MinFunc(a.Shares, func(x, y Share) int { return int(x.Percent - y.Percent) }).Percent
 	case !ok:
-		place.fail("the site "+quote(site)+" has no share", "write "+site+": N%, or set WEIR_SITE to "+either(a.Sites()))
+		place.Fail("the site "+problem.Quote(site)+" has no share",
+			"write "+site+": N%, or set WEIR_SITE to "+field.Either(a.Sites()))
 		return
 	}
-	if inForce, known := f.doc.inForce[a.Name]; known {
-		share = inForce
+	if now, known := inForce[a.Name]; known {
+		share = now
 	}
 	a.Share, a.Rules.Shared = share, a.part(place, Share{site, share})
 }
 
 // part returns a site's part of each limit. It reports a problem for each limit whose part would be nothing.
-func (a *Account) part(place value, of Share) []bucket.Limit {
+func (a *Account) part(place field.Value, of Share) []bucket.Limit {
 	parts := slices.Clone(a.Whole)
 	for i, l := range a.Whole {
 		p, err := l.Part(of.Percent)
 		if err != nil {
-			place.fail(fmt.Sprintf("site %s, limit %s: %v", of.Site, l.Name, err), "give the site more, or raise the limit")
+			place.Fail(fmt.Sprintf("site %s, limit %s: %v", of.Site, l.Name, err), "give the site more, or raise the limit")
 			continue
 		}
 		parts[i] = p
@@ -160,9 +164,11 @@ func (c *Config) RefuseSite(site string) error {
 	case !c.Shared() && len(c.InForce()) == 0:
 		return nil
 	case site == "":
-		return c.siteProblem("the accounts have shares, and this weir does not know its site", "set WEIR_SITE to "+either(c.siteNames()))
+		return c.siteProblem("the accounts have shares, and this weir does not know its site",
+			"set WEIR_SITE to "+field.Either(c.siteNames()))
 	case c.site != site:
-		return c.siteProblem(fmt.Sprintf("the store is of site %s, and WEIR_SITE says %s", quote(c.site), quote(site)),
+		return c.siteProblem(fmt.Sprintf("the store is of site %s, and WEIR_SITE says %s", problem.Quote(c.site),
+			problem.Quote(site)),
 			"set WEIR_SITE="+c.site+", or use the store of "+site+": each site has its own")
 	}
 	return nil
@@ -183,7 +189,7 @@ func (c *Config) siteNames() []string {
 }
 
 func (c *Config) siteProblem(message, fix string) error {
-	return &Errors{File: c.File, Problems: []Problem{{Path: "WEIR_SITE", Message: message, Fix: fix}}}
+	return &problem.Errors{File: c.File, Problems: []problem.Problem{{Path: "WEIR_SITE", Message: message, Fix: fix}}}
 }
 
 // Succession says what a new file may do to the shares in force.
@@ -218,7 +224,7 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 	if site == "" && c.Shared() {
 		return nil, c.RefuseSite("")
 	}
-	var problems []Problem
+	var problems []problem.Problem
 	for i := range c.Accounts {
 		a := &c.Accounts[i]
 		said, has := a.ByFile(site)
@@ -244,14 +250,16 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 		case said <= held:
 			inForce[a.Name] = said
 		default:
-			problems = append(problems, Problem{
-				Path: "accounts." + a.Name + ".shares", Message: fmt.Sprintf("the file gives site %s %d%%, and %d%% is in force: a file may lower a share, and never raises it", site, said, held),
+			problems = append(problems, problem.Problem{
+				Path: "accounts." + a.Name + ".shares",
+				Message: fmt.Sprintf("the file gives site %s %d%%, and %d%% is in force: a file may lower a share, and never "+
+					"raises it", site, said, held),
 				Fix: fmt.Sprintf("write %s: %d%%, and raise it by weir shares %s %s=%d%%", site, held, a.Name, site, said),
 			})
 		}
 	}
 	if len(problems) > 0 {
-		return nil, &Errors{File: c.File, Problems: problems}
+		return nil, &problem.Errors{File: c.File, Problems: problems}
 	}
 	return Parse(c.text, Options{Name: c.File, Site: site, Shares: inForce})
 }

@@ -174,29 +174,3 @@ func TestSites(t *testing.T) {
 		t.Errorf("no shares: %v", err)
 	}
 }
-
-// TestWhereSitesAre checks how WEIR_SITES is read and shown.
-func TestWhereSitesAre(t *testing.T) {
-	t.Setenv("WEIR_NATS_USER", "me")
-	t.Setenv("WEIR_NATS_PASSWORD", "secret")
-	t.Setenv("WEIR_SITES", "us=nats://joe:pass@us:4222, eu=europe")
-	s, err := ReadSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Sites) != 2 || s.Sites[0].Site != "eu" || s.Sites[1].At.Reveal() != "nats://joe:pass@us:4222" {
-		t.Errorf("%v", s.Sites)
-	}
-	if shown := shownSites(s.Sites); shown != "eu=europe,us=nats://***@us:4222" {
-		t.Errorf("shown as %s", shown)
-	}
-	if _, err := ReadSettingsOf(s.Sites[0]); err == nil || !strings.Contains(err.Error(), "europe.json") {
-		t.Errorf("the context of eu: %v", err)
-	}
-	for _, wrong := range []string{"eu", "eu=a,eu=b", "=a", "eu=ftp://a"} {
-		t.Setenv("WEIR_SITES", wrong)
-		if _, err := ReadSettings(); err == nil {
-			t.Errorf("%s is read", wrong)
-		}
-	}
-}

@@ -11,6 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/config/problem"
+	"weir/cmd/weir/internal/config/secret"
 )
 
 // TLS says how weir verifies an https api, and which certificate weir presents. Empty paths mean the machine's
@@ -24,41 +29,44 @@ type TLS struct {
 const maxPEM = 1 << 20
 
 // section returns the fields that say how a is verified.
-func (t *TLS) section(a *API) section {
-	path := free("a full path", fullPath)
-	return section{
-		fields: []field{
+func (t *TLS) section(a *API) field.Section {
+	path := field.Free("a full path", fullPath)
+	return field.Section{
+		Fields: []field.Field{
 			{
-				name: "ca_file", is: one(&t.CAFile, path),
-				means: "authorities in PEM. weir trusts only certificates that they signed",
+				Name: "ca_file", Is: field.One(&t.CAFile, path),
+				Means: "authorities in PEM. weir trusts only certificates that they signed",
 			},
 			{
-				name: "cert_file", is: one(&t.CertFile, path),
-				means: "weir's certificate for the API (mutual TLS), in PEM, with the intermediate certificates",
+				Name: "cert_file", Is: field.One(&t.CertFile, path),
+				Means: "weir's certificate for the API (mutual TLS), in PEM, with the intermediate certificates",
 			},
 			{
-				name: "key_file", is: one(&t.KeyFile, path), otherwise: "that of `cert_file`", absent: func() { t.KeyFile = t.CertFile },
-				means: "the certificate's key",
+				Name:      "key_file",
+				Is:        field.One(&t.KeyFile, path),
+				Otherwise: "that of `cert_file`",
+				Absent:    func() { t.KeyFile = t.CertFile },
+				Means:     "the certificate's key",
 			},
 		},
-		check: func(f fields) {
+		Check: func(f field.Fields) {
 			switch {
-			case !f.clean():
+			case !f.Clean():
 			case *t == TLS{}:
-				f.fail("names no file", "write ca_file, or cert_file and key_file, or remove the field")
+				f.Fail("names no file", "write ca_file, or cert_file and key_file, or remove the field")
 			case t.CertFile == "" && t.KeyFile != "":
-				f.place("key_file").fail("is the key of no certificate", "write cert_file too")
+				f.Place("key_file").Fail("is the key of no certificate", "write cert_file too")
 			case a.URL != nil && a.URL.Scheme != "https":
-				f.fail("means nothing without TLS", "write url: https://…, or remove the field")
+				f.Fail("means nothing without TLS", "write url: https://…, or remove the field")
 			}
-			r := reference{check: func() error {
+			r := field.Reference{Check: func() error {
 				_, err := t.Read()
 				return err
 			}}
 			for _, file := range t.files() {
-				r.parts = append(r.parts, part{file: file})
+				r.Parts = append(r.Parts, secret.InFile(file))
 			}
-			f.refer(r)
+			f.Refer(r)
 		},
 	}
 }
@@ -66,7 +74,9 @@ func (t *TLS) section(a *API) section {
 // fullPath reads an absolute path of a file, and cleans it.
 func fullPath(text string) (string, error) {
 	if !filepath.IsAbs(text) || strings.ContainsAny(text, "\x00\r\n") {
-		return "", refuse("write it from the root on: /etc/weir/ca.pem", "%s is not the full path of a file", quote(text))
+		return "",
+			problem.Refuse("write it from the root on: /etc/weir/ca.pem", "%s is not the full path of a file",
+				problem.Quote(text))
 	}
 	return filepath.Clean(text), nil
 }
@@ -113,7 +123,7 @@ func (t *TLS) Read() (*tls.Config, error) {
 
 // readPEM reads a file of at most maxPEM bytes.
 func readPEM(path string) ([]byte, error) {
-	file, err := openRegular(path)
+	file, err := secret.OpenRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("file %s cannot be read: %w", path, err)
 	}
@@ -123,7 +133,7 @@ func readPEM(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("file %s cannot be read", path)
 	case len(text) > maxPEM:
-		return nil, fmt.Errorf("file %s is longer than %s", path, FormatSize(maxPEM))
+		return nil, fmt.Errorf("file %s is longer than %s", path, grammar.FormatSize(maxPEM))
 	}
 	return text, nil
 }

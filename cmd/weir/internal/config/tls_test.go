@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket/certtest"
+	"weir/cmd/weir/internal/config/secret"
 )
 
 // TestTLSOfAnAPI checks that weir checks the files of an api's TLS as it checks secrets, and that no message quotes
@@ -40,10 +41,10 @@ func TestTLSOfAnAPI(t *testing.T) {
 			t.Errorf("%s: %v", fields, missing)
 		}
 	}
-	if missing := c.MissingSecrets(NewSecretScope(nil, c)); len(missing) > 0 {
+	if missing := c.MissingSecrets(secret.NewScope(nil, c.References())); len(missing) > 0 {
 		t.Errorf("what the own file names is not allowed: %v", missing)
 	}
-	missing := with("ca_file: " + dir + "/none").MissingSecrets(NewSecretScope(nil, nil))
+	missing := with("ca_file: " + dir + "/none").MissingSecrets(secret.NewScope(nil, nil))
 	if len(missing) != 1 || !strings.Contains(missing[0].Fix, "WEIR_SECRETS") || strings.Contains(missing[0].Message, "no such file") {
 		t.Errorf("a file that was not allowed is reported as %v", missing)
 	}

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/cmd/weir/internal/config/vendors"
 )
 
 // vendored returns a file with one api of a vendor. It has a rate for each limit that the vendor's facts name. more has
 // further fields of the api.
-func vendored(p *Profile, more string) string {
+func vendored(p *vendors.Profile, more string) string {
 	var limits []string
 	rate := "10000/min"
 	if p.Period == time.Hour {
@@ -42,7 +44,7 @@ func explained(t *testing.T, text string) map[string]Explained {
 // in force and names its source, and that no other value claims to be the vendor's.
 func TestProfiles(t *testing.T) {
 	var before string
-	for _, p := range Profiles() {
+	for _, p := range vendors.Profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			seen := map[string]bool{}
 			c := parseText(t, vendored(&p, ""))
@@ -67,7 +69,7 @@ func TestProfiles(t *testing.T) {
 				}
 			}
 			for path, v := range values {
-				if v.Vendor != "" && !slices.ContainsFunc(p.Facts, func(f Fact) bool { return strings.EqualFold(f.Field, path) }) {
+				if v.Vendor != "" && !slices.ContainsFunc(p.Facts, func(f vendors.Fact) bool { return strings.EqualFold(f.Field, path) }) {
 					t.Errorf("%s claims to be the vendor's", path)
 				}
 			}
@@ -85,7 +87,7 @@ func TestProfilesPromise(t *testing.T) {
 	headers := map[string]string{"stripe": "Idempotency-Key"}
 	statuses := map[string][]int{"anthropic": {429, 503, 529}, "stripe": {429, 503, 409}}
 	rejected := map[string][]int{"stripe": {402}} // never repeated
-	for _, p := range Profiles() {
+	for _, p := range vendors.Profiles() {
 		a := parseText(t, vendored(&p, "")).APIs[0]
 		header := ""
 		if a.Idempotency != nil {
@@ -247,24 +249,26 @@ apis.a.vendor: added stripe`
 // TestRevisions checks that a change of a profile's values changes the revision, and that a change of its words does
 // not.
 func TestRevisions(t *testing.T) {
-	of := func(change func(p *Profile)) string {
-		p := stripe()
+	of := func(change func(p *vendors.Profile)) string {
+		p := *vendors.Of("stripe")
 		change(&p)
 		return p.Revision()
 	}
-	same := of(func(*Profile) {})
-	for what, change := range map[string]func(p *Profile){
-		"a value":             func(p *Profile) { p.Facts[0].Value = "X-Key" },
-		"a new fact":          func(p *Profile) { p.Facts = append(p.Facts, Fact{Field: "timeout", Value: "80s", Date: "2001-01-01"}) },
-		"a fact that is gone": func(p *Profile) { p.Facts = p.Facts[1:] },
-		"a date":              func(p *Profile) { p.Facts[0].Date = "2999-01-01" },
-		"the period":          func(p *Profile) { p.Period = time.Hour },
+	same := of(func(*vendors.Profile) {})
+	for what, change := range map[string]func(p *vendors.Profile){
+		"a value": func(p *vendors.Profile) { p.Facts[0].Value = "X-Key" },
+		"a new fact": func(p *vendors.Profile) {
+			p.Facts = append(p.Facts, vendors.Fact{Field: "timeout", Value: "80s", Date: "2001-01-01"})
+		},
+		"a fact that is gone": func(p *vendors.Profile) { p.Facts = p.Facts[1:] },
+		"a date":              func(p *vendors.Profile) { p.Facts[0].Date = "2999-01-01" },
+		"the period":          func(p *vendors.Profile) { p.Period = time.Hour },
 	} {
 		if of(change) == same {
 			t.Errorf("with %s changed it is %s, too", what, same)
 		}
 	}
-	if got := of(func(p *Profile) { p.Facts[0].Says += "." }); got != same {
+	if got := of(func(p *vendors.Profile) { p.Facts[0].Says += "." }); got != same {
 		t.Errorf("in other words it is %s, not %s", got, same)
 	}
 }

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,8 +12,8 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/cli/commands"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"golang.org/x/sys/unix"
@@ -21,20 +21,13 @@ import (
 
 // TestHelpOnATerminal: a topic is as wide as the terminal is, and at most 100; headings are bold where the terminal knows that.
 func TestHelpOnATerminal(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		columns, width int
 		variable       string
 		bold           bool
-	}{{60, 60, "", true}, {200, 100, "", true}, {80, 80, "NO_COLOR=1", false}, {80, 80, "TERM=dumb", false}, {80, 80, "NO_COLOR=", true}} {
-		t.Setenv("TERM", "xterm")
-		t.Setenv("NO_COLOR", "") // so that it is put back
-		if err := os.Unsetenv("NO_COLOR"); err != nil {
-			t.Fatal(err)
-		}
-		if name, value, ok := strings.Cut(c.variable, "="); ok {
-			t.Setenv(name, value)
-		}
-		text := onTerminal(t, uint16(c.columns), "help", "promises")
+	}{{60, 60, "TERM=xterm", true}, {200, 100, "TERM=xterm", true}, {80, 80, "NO_COLOR=1", false}, {80, 80, "TERM=dumb", false}, {80, 80, "NO_COLOR=", true}} {
+		text := onTerminal(t, uint16(c.columns), c.variable, "help", "promises")
 		if bold := strings.Contains(text, "\x1b[1mpromises: "); bold != c.bold {
 			t.Errorf("%+v: the heading is bold: %v", c, bold)
 		}
@@ -45,7 +38,7 @@ func TestHelpOnATerminal(t *testing.T) {
 		if widest > c.width || widest < c.width-10 {
 			t.Errorf("%+v: the widest line has %d characters", c, widest)
 		}
-		for line := range strings.Lines(onTerminal(t, uint16(c.columns), "dead", "redrive", "--help")) {
+		for line := range strings.Lines(onTerminal(t, uint16(c.columns), c.variable, "dead", "redrive", "--help")) {
 			if utf8.RuneCountInString(strings.TrimRight(line, "\r\n")) > c.width {
 				t.Errorf("%+v: the help of a command has %q", c, line)
 			}
@@ -55,12 +48,13 @@ func TestHelpOnATerminal(t *testing.T) {
 
 // TestApplyAsksOnEveryTerminal: also on one that does not say how wide it is, as those of some shells in editors and containers.
 func TestApplyAsksOnEveryTerminal(t *testing.T) {
+	t.Parallel()
 	screen, terminal := openTerminal(t, 0)
+	watch(screen)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  credit:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n")
 	server := natstest.Start(t, t.TempDir(), 0)
-	t.Setenv("WEIR_NATS_URL", server.ClientURL())
-	t.Setenv("WEIR_REPLICAS", "1")
+	env := []string{"WEIR_NATS_URL=" + server.ClientURL(), "WEIR_REPLICAS=1"}
 	for _, c := range []struct {
 		answer string
 		code   int
@@ -68,21 +62,27 @@ func TestApplyAsksOnEveryTerminal(t *testing.T) {
 		if _, err := screen.WriteString(c.answer); err != nil {
 			t.Fatal(err)
 		}
-		root := commands.Root()
-		root.SetArgs([]string{"config", "apply", "-f", file})
-		root.SetIn(terminal)
-		root.SetErr(terminal)
-		root.SetOut(io.Discard)
-		err := root.ExecuteContext(await.Context(t, "an answer"))
-		var exit *cli.Exit
-		if errors.As(err, &exit); (exit == nil) != (c.code == 0) || exit != nil && exit.Code != c.code {
-			t.Errorf("after %q: %v, want exit code %d", c.answer, err, c.code)
+		cmd := startOnTerminal(t, terminal, env, "config", "apply", "-f", file)
+		if code := program.ExitCode(await.Result(t, "an answer", cmd.Wait)); code != c.code {
+			t.Errorf("after %q: exit code %d, want %d", c.answer, code, c.code)
 		}
 	}
 }
 
+// startOnTerminal starts a weir in a process of its own, whose input and output is the terminal.
+func startOnTerminal(t *testing.T, terminal *os.File, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "TERM=xterm", "NO_COLOR="), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
 // onTerminal is what a command writes to a terminal of that many columns.
-func onTerminal(t *testing.T, columns uint16, args ...string) string {
+func onTerminal(t *testing.T, columns uint16, variable string, args ...string) string {
 	t.Helper()
 	screen, terminal := openTerminal(t, columns)
 	shown := make(chan string, 1)
@@ -90,10 +90,8 @@ func onTerminal(t *testing.T, columns uint16, args ...string) string {
 		text, _ := io.ReadAll(screen) // it ends with an error when no process has the terminal open
 		shown <- string(text)
 	}()
-	root := commands.Root()
-	root.SetArgs(args)
-	root.SetOut(terminal)
-	err := root.ExecuteContext(t.Context())
+	cmd := startOnTerminal(t, terminal, []string{variable}, args...)
+	err := await.Result(t, "the end of weir "+args[0], cmd.Wait)
 	if closed := terminal.Close(); err != nil || closed != nil {
 		t.Fatal(err, closed)
 	}

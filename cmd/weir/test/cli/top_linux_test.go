@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,11 +12,9 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/cli/commands"
 	"weir/cmd/weir/internal/cli/top"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
-	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"golang.org/x/sys/unix"
@@ -65,9 +62,8 @@ func modes(t *testing.T, terminal *os.File) unix.Termios {
 
 // TestTop watches buckets in a terminal of 80 by 24, pauses one and resumes it, and leaves the terminal as it was.
 func TestTop(t *testing.T) {
+	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n")
-	t.Setenv("WEIR_NATS_URL", r.Worker.NATSURL())
-	t.Setenv("TERM", "xterm")
 	r.Producer().SubmitMany("pay", "deep", 6)
 	r.Producer().SubmitMany("pay", "other", 2)
 	screen, terminal := openTerminal(t, 80)
@@ -78,12 +74,7 @@ func TestTop(t *testing.T) {
 	}
 	size(24, 80)
 	seen, before := watch(screen), modes(t, terminal)
-	root := commands.Root()
-	root.SetArgs([]string{"top", "--every", "500ms"})
-	root.SetIn(terminal)
-	root.SetOut(terminal)
-	ended := make(chan error, 1)
-	go func() { ended <- root.ExecuteContext(t.Context()) }()
+	cmd := startOnTerminal(t, terminal, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, "top", "--every", "500ms")
 	shows := func(what string) {
 		t.Helper()
 		await.Until(t, what, func() bool { return strings.Contains(seen.last("\x1b[H"), what) })
@@ -113,7 +104,7 @@ func TestTop(t *testing.T) {
 	size(12, 50)
 	await.Until(t, "a smaller frame", func() bool { return strings.Count(seen.last("\x1b[H"), "\r\n") == 11 })
 	press("q")
-	if err := await.Receive(t, "the end", ended); err != nil {
+	if err := await.Result(t, "the end", cmd.Wait); err != nil {
 		t.Error(err)
 	}
 	shows("\x1b[?1049l")
@@ -128,12 +119,7 @@ func TestTopPutsTheTerminalBack(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n")
 	screen, terminal := openTerminal(t, 80)
 	seen, before := watch(screen), modes(t, terminal)
-	cmd := exec.Command(os.Args[0], "top")
-	cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd := startOnTerminal(t, terminal, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, "top")
 	await.Until(t, "a frame", func() bool { return strings.Contains(seen.last("\x1b[H"), "no job waits") })
 	if raw := modes(t, terminal); raw == before {
 		t.Error("the terminal is as it was: mend this test")

@@ -10,7 +10,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
@@ -26,7 +26,7 @@ func TestServerInsideAsksWho(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
 	s := r.Settings()
-	s.NATSAuth = config.AuthRequired
+	s.NATSAuth = environment.AuthRequired
 	w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
@@ -169,13 +169,13 @@ dead_letters: {max_bytes: 64MiB}
 	r.Start() // creates every stream as large as the disk allows, which the second weir does not know
 	r.Stop()
 	s := r.Settings()
-	s.Roles = []config.Role{config.RoleIngest}
+	s.Roles = []environment.Role{environment.RoleIngest}
 	first, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { first.Stop(); _ = await.Result(t, "the end of the worker", first.Wait) }()
-	second, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, first.NATSURL(), s.Config, "second", config.RoleDispatch), weirtest.TestLog(t))
+	second, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, first.NATSURL(), s.Config, "second", environment.RoleDispatch), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ dead_letters: {max_bytes: 64MiB}
 func TestCommandsOutliveTheirCredentials(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
-	for _, auth := range []config.NATSAuth{config.AuthRequired, config.AuthOperators, config.AuthOpen} {
+	for _, auth := range []environment.NATSAuth{environment.AuthRequired, environment.AuthOperators, environment.AuthOpen} {
 		s := r.Settings()
 		s.NATSAuth = auth
 		w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))

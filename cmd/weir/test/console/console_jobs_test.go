@@ -70,15 +70,15 @@ apis:
 // it, that it was posted. A bucket's page says where the ends are posted and how many wait, and no secret of the
 // address.
 func TestConsoleTellsOfCallbacks(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
 	hook.Answers(func(int, string) int { return http.StatusInternalServerError })
-	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", web.HookSecret)
+	address := web.SecretFile(t, hook.URL+"/swordfish")
 	r := weirtest.NewRig(t, fakeapi.Options{}, `
 apis:
   pay:
     url: %s
-    callback: {url: "${env:CALLBACK_URL}", secret: "${env:HOOK_SECRET}", rate: 1000/s}
+    callback: {url: "`+address+`", secret: "${env:HOOK_SECRET}", rate: 1000/s}
     bucket: {rate: 1/h, capacity: 4}
 `)
 	for _, job := range []string{"ends", "waits"} {
@@ -89,9 +89,9 @@ apis:
 	b.open("/job?id=ends")
 	b.wait("that the end is tried", `document.querySelector("[data-field=callback][data-state=tried]")?.innerText.includes("answered 500")`)
 	b.visit("/bucket?api=pay&key=k")
-	b.wait("how many wait", `document.querySelector("[data-field=callback]")?.innerText.startsWith("${env:CALLBACK_URL}: 1 end not posted yet, receiver fails since ")`)
+	b.wait("how many wait", `document.querySelector("[data-field=callback]")?.innerText.startsWith("`+address+`: 1 end not posted yet, receiver fails since ")`)
 	hook.Answers(func(int, string) int { return http.StatusOK })
-	b.wait("that none waits", `document.querySelector("[data-field=callback]")?.innerText === "${env:CALLBACK_URL}: no end waits"`)
+	b.wait("that none waits", `document.querySelector("[data-field=callback]")?.innerText === "`+address+`: no end waits"`)
 	b.visit("/job?id=ends")
 	b.wait("that the end was posted", `document.querySelector("[data-field=callback][data-state=posted]")?.innerText === "Callback: posted: the receiver has accepted it"`)
 	b.visit("/job?id=waits")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
@@ -271,7 +271,7 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 	conf, file := filepath.Join(t.TempDir(), "accounts.conf"), filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, conf, whole)
 	weirtest.WriteFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
-	_, err := worker.Start(await.Context(t, "a worker to start"), program.WorkerSettings(t, servers.RoleServer(t, conf)("worker"), file, "w", config.RoleIngest), weirtest.TestLog(t))
+	_, err := worker.Start(await.Context(t, "a worker to start"), program.WorkerSettings(t, servers.RoleServer(t, conf)("worker"), file, "w", environment.RoleIngest), weirtest.TestLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
@@ -40,9 +40,9 @@ apis:
     retry: {attempts: 2, min: 1ms, max: 2ms}
 `, api.URL(), secret))
 	log := &program.Book{}
-	w, err := worker.Start(await.Context(t, "a worker to start"), &config.Settings{
-		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: config.DurabilityAlways, Replicas: 1,
-		Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test", ShutdownTimeout: 10 * time.Second,
+	w, err := worker.Start(await.Context(t, "a worker to start"), &environment.Settings{
+		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: environment.DurabilityAlways, Replicas: 1,
+		Partitions: 4, Roles: []environment.Role{environment.RoleDispatch, environment.RoleIngest}, Instance: "test", ShutdownTimeout: 10 * time.Second,
 	}, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)

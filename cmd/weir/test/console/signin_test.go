@@ -81,13 +81,12 @@ func (g *guarded) write(name, text string) string {
 // TestSignIn: weir and its commands sign in to a server by all that the nats command signs in by: a user's key, name and password, a
 // certificate, and a context that says so.
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t)
 	g.write("nats/context/key.json", fmt.Sprintf(`{"description": "", "url": %q, "nkey": %q, "creds": "", "color_scheme": ""}`, g.byName, g.seed))
 	g.write("nats/context/name.json", fmt.Sprintf(`{"url": %q, "user": "weir", "password": %q, "nkey": "/passed/over"}`, g.byName, secretText))
 	g.write("nats/context/cert.json", fmt.Sprintf(`{"url": %q, "cert": "$HERE/client.pem", "key": "file://%s/client.pem.key", "ca": %q}`,
 		g.byCert, g.dir, g.dir+"/server.pem"))
-	t.Setenv("HERE", g.dir)
-	t.Setenv("XDG_CONFIG_HOME", g.dir)
 	password := g.write("password", secretText+"\n")
 	for name, c := range map[string]struct {
 		env   map[string]string
@@ -106,6 +105,7 @@ func TestSignIn(t *testing.T) {
 		"a variable in place of a context's": {env: map[string]string{"WEIR_NATS_CONTEXT": "name", "WEIR_NATS_NKEY": g.seed}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.env["HERE"], c.env["XDG_CONFIG_HOME"] = g.dir, g.dir
 			var env []string
 			for name, text := range c.env {
 				env = append(env, name+"="+text)
@@ -135,6 +135,7 @@ func TestSignIn(t *testing.T) {
 
 // TestSignInRefused: errors name the variable or the file that is wrong, and no secret.
 func TestSignInRefused(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t)
 	for name, text := range map[string]string{
 		"text": "no json: " + secretText, "nsc": `{"nsc": "nsc://o/a/u"}`, "domain": `{"jetstream_domain": "hub"}`, "gone": `{"creds": "/no/such/file"}`,
@@ -143,7 +144,6 @@ func TestSignInRefused(t *testing.T) {
 	} {
 		g.write("nats/context/"+name+".json", text)
 	}
-	t.Setenv("XDG_CONFIG_HOME", g.dir)
 	contexts := filepath.Join(g.dir, "nats", "context")
 	for _, c := range []struct {
 		env  []string
@@ -180,7 +180,7 @@ func TestSignInRefused(t *testing.T) {
 			[]string{"WEIR_NATS_CERT and WEIR_NATS_KEY: ", g.cert + " and " + g.other + ".key are no certificate and its key"},
 		},
 	} {
-		got := program.Command(t, c.env, "dead", "ls")
+		got := program.Command(t, append(c.env, "XDG_CONFIG_HOME="+g.dir), "dead", "ls")
 		if got.Code != c.code {
 			t.Errorf("%v: weir ended with %+v", c.env, got)
 		}

@@ -21,10 +21,10 @@ import (
 // and hold nothing up. An event that the receiver refuses for good does not block the others. A redirect is not
 // followed, and neither the secret nor the address is in the log.
 func TestWebhook(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
-	t.Setenv("HOOK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", web.HookSecret)
-	r := weirtest.ReadyRig(t, fakeapi.Options{}, web.HookYAML)
+	yaml := strings.ReplaceAll(web.HookYAML, "${env:HOOK_URL}", web.SecretFile(t, hook.URL+"/swordfish"))
+	r := weirtest.ReadyRig(t, fakeapi.Options{}, yaml)
 	r.Said = &program.Book{}
 	r.Start()
 	t.Cleanup(r.Stop)
@@ -74,13 +74,13 @@ func TestWebhook(t *testing.T) {
 	}
 
 	// Taken out of the configuration and put back it does not hear of what happened meanwhile.
-	r.Follow(web.HookYAML[strings.Index(web.HookYAML, "dead_letters:"):])
+	r.Follow(yaml[strings.Index(yaml, "dead_letters:"):])
 	r.Eventually("the end of the sender", func() bool {
 		_, err := r.Control().Get(t.Context(), "notify.webhook.position")
 		return err != nil
 	})
 	overflow("unheard")
-	r.Follow(web.HookYAML)
+	r.Follow(yaml)
 	web.AwaitPosition(t, r.Control())
 	overflow("heard")
 	await.Until(t, "the next event", func() bool { _, n := hook.Took(`"job":"heard"`); return n == 1 })
@@ -92,8 +92,8 @@ func TestWebhook(t *testing.T) {
 // TestWebhookMended: weir posts nothing more to a receiver that answers 503 with a Retry-After of an hour, and no call
 // waits for it. When the webhook's configuration has changed, weir tries at once.
 func TestWebhookMended(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
-	t.Setenv("HOOK_SECRET", web.HookSecret)
 	hook.Answers(func(int, string) int { return http.StatusServiceUnavailable })
 	at := func(rate string) string {
 		return strings.NewReplacer("${env:HOOK_URL}", hook.URL+"/swordfish", "1000/s", rate, "rate: 1/h, capacity: 1", "rate: 100/s, capacity: 1").Replace(web.HookYAML)
@@ -123,6 +123,7 @@ func TestWebhookMended(t *testing.T) {
 // how many overflows there were, and every one of them is in a text. `weir notify test` posts to each, in its format,
 // and says which receiver does not accept it.
 func TestDestinations(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var texts []string
 	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
@@ -142,13 +143,11 @@ func TestDestinations(t *testing.T) {
 	}
 	up, down := web.NewHookReceiver(t), web.NewHookReceiver(t)
 	down.Answers(func(int, string) int { return http.StatusInternalServerError })
-	t.Setenv("HOOK_SECRET", web.HookSecret)
-	t.Setenv("CHAT_URL", chat.URL)
 	r := weirtest.NewRig(t, fakeapi.Options{}, `
 notifications:
   webhook: {url: "`+up.URL+`/swordfish", secret: "${env:HOOK_SECRET}", events: [throttled], rate: 1000/s}
   broken: {url: "`+down.URL+`/swordfish", secret: "${env:HOOK_SECRET}", events: [throttled], rate: 1000/s}
-  chat: {url: "${env:CHAT_URL}", format: slack, group: 2s, events: [throttled]}
+  chat: {url: "`+web.SecretFile(t, chat.URL)+`", format: slack, group: 2s, events: [throttled]}
 apis:
   sms:
     url: %s

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
 )
@@ -237,7 +237,7 @@ func checkChartPod(t *testing.T, values []string, pods object) {
 		}
 	}
 	known := map[string]bool{}
-	for _, s := range (&config.Settings{}).Redacted() {
+	for _, s := range (&environment.Settings{}).Redacted() {
 		known[s.Name] = true
 	}
 	for _, e := range container["env"].([]any) {

@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,8 +18,9 @@ func TestSoakIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, _, _ := bytes.Cut(decision, []byte("## Planted bugs"))
 	var listed []string
-	for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllSubmatch(decision, -1) {
+	for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllSubmatch(before, -1) {
 		listed = append(listed, string(m[1]))
 	}
 	files, err := filepath.Glob(filepath.Join(weirtest.Repository, "cmd/weir/test/soak/*_test.go"))
@@ -42,6 +45,36 @@ func TestSoakIsListed(t *testing.T) {
 	for _, name := range listed {
 		if !slices.Contains(tests, name) {
 			t.Errorf("the decision lists %s, which the soak does not have", name)
+		}
+	}
+}
+
+// TestPlantedBugsHaveTheirTests checks that the tests exist that the same decision lists beside planted bugs.
+func TestPlantedBugsHaveTheirTests(t *testing.T) {
+	decision, err := os.ReadFile(filepath.Join(weirtest.Repository, "deploy/decisions/050-testing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("\\| `([a-z/]+)` \\| `(Test[A-Za-z0-9]+)`(?: of `([a-z/]+)`)? \\|").FindAllSubmatch(decision, -1)
+	if len(named) == 0 {
+		t.Error("the decision lists no planted bug")
+	}
+	for _, m := range named {
+		where := cmp.Or(string(m[3]), string(m[1]))
+		files, err := filepath.Glob(filepath.Join(weirtest.Repository, where, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stands := false
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stands = stands || bytes.Contains(text, []byte("func "+string(m[2])+"("))
+		}
+		if !stands {
+			t.Errorf("%s has no test %s", where, m[2])
 		}
 	}
 }

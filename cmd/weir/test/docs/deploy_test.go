@@ -19,6 +19,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -78,7 +79,7 @@ func at(o any, path ...string) any {
 func TestDeployedVariablesExist(t *testing.T) {
 	t.Parallel()
 	known := []string{}
-	for _, s := range (&config.Settings{}).Redacted() {
+	for _, s := range (&environment.Settings{}).Redacted() {
 		known = append(known, s.Name)
 	}
 	seen := map[string]bool{}
@@ -325,6 +326,7 @@ func composeWithNothingSet(t *testing.T) string {
 // TestComposeConfigurationRuns: the configuration that compose mounts is valid, has every secret that it names, and calls a service
 // that compose has.
 func TestComposeConfigurationRuns(t *testing.T) {
+	t.Parallel()
 	compose := documents(t, "compose.yaml", composeWithNothingSet(t))[0]
 	for _, name := range []string{"weir-1", "weir-2"} {
 		service := compose["services"].(object)[name]
@@ -333,20 +335,22 @@ func TestComposeConfigurationRuns(t *testing.T) {
 			if text == "" {
 				t.Errorf("%s: %s is empty", name, variable)
 			}
-			if !strings.HasPrefix(variable, "WEIR_") {
-				t.Setenv(variable, text)
-			}
 		}
 		if test := fmt.Sprint(at(service, "healthcheck", "test")); test != "[CMD /weir health]" {
 			t.Errorf("%s: its health is checked by %s", name, test)
 		}
 	}
-	c, err := config.Parse([]byte(weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "compose", "weir.yaml"))), config.Options{Name: "weir.yaml"})
+	text := weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "compose", "weir.yaml"))
+	c, err := config.Parse([]byte(text), config.Options{Name: "weir.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing := c.MissingSecrets(nil); len(missing) > 0 {
-		t.Errorf("compose's weir lacks secrets: %v", missing)
+	for _, m := range secretOf.FindAllStringSubmatch(text, -1) {
+		for _, name := range []string{"weir-1", "weir-2"} {
+			if at(compose["services"].(object)[name], "environment").(object)[m[1]] == nil {
+				t.Errorf("%s lacks the secret %s", name, m[1])
+			}
+		}
 	}
 	for i := range c.APIs {
 		if host := c.APIs[i].URL.Hostname(); compose["services"].(object)[host] == nil {
@@ -357,19 +361,17 @@ func TestComposeConfigurationRuns(t *testing.T) {
 
 // TestComposeClusterForms starts three nats-servers with compose's configuration, except for addresses.
 func TestComposeClusterForms(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	weirtest.WriteFile(t, filepath.Join(dir, "nats.conf"), weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "compose", "nats.conf")))
+	conf := weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "compose", "nats.conf"))
 	weirtest.WriteFile(t, filepath.Join(dir, "accounts.conf"), weirtest.MustRead(t, filepath.Join(weirtest.DeployDir, "nats", "accounts.conf")))
-	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
-		t.Setenv("NATS_"+user+"_PASSWORD", "try-"+strings.ToLower(user))
-	}
 	var cluster []*server.Server
 	var routes []string
 	for range 3 {
 		routes = append(routes, "nats://"+servers.FreePort(t))
 	}
 	for i, name := range []string{"nats-1", "nats-2", "nats-3"} {
-		t.Setenv("NATS_NAME", name)
+		weirtest.WriteFile(t, filepath.Join(dir, "nats.conf"), "NATS_NAME: "+name+"\n"+conf)
 		opts, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
 		if err != nil {
 			t.Fatal(err)
@@ -379,7 +381,7 @@ func TestComposeClusterForms(t *testing.T) {
 		}
 		cluster = append(cluster, servers.StartNATS(t, servers.Clustered(opts, routes, i, t.TempDir())))
 	}
-	url := "nats://worker:try-worker@" + cluster[0].Addr().String()
+	url := "nats://worker:secret-of-worker@" + cluster[0].Addr().String()
 	servers.AwaitCluster(t, cluster)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/field"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/weirtest"
 
 	"go.yaml.in/yaml/v3"
@@ -78,7 +80,7 @@ var bases = map[string]object{
 }
 
 // parsed is what is wrong with a file.
-func parsed(t *testing.T, file object) []config.Problem {
+func parsed(t *testing.T, file object) []problem.Problem {
 	t.Helper()
 	text, err := yaml.Marshal(file)
 	if err != nil {
@@ -91,8 +93,8 @@ func parsed(t *testing.T, file object) []config.Problem {
 // configurationFields are all fields of the registry, by their paths.
 func configurationFields() map[string]section {
 	found := map[string]section{}
-	var add func(s section, of config.Section)
-	add = func(s section, of config.Section) {
+	var add func(s section, of field.Table)
+	add = func(s section, of field.Table) {
 		for _, f := range of.Fields {
 			path := strings.Trim(s.path+"."+f.Name, ".")
 			if found[path] = s; f.Inner == nil {
@@ -128,7 +130,7 @@ func TestDocsOfConfiguration(t *testing.T) {
 		if !ok {
 			continue // reported above
 		}
-		for _, fix := range fixes(func(value string) []config.Problem {
+		for _, fix := range fixes(func(value string) []problem.Problem {
 			return append(parsed(t, s.of(object{name: value})), parsed(t, s.of(object{name: []any{value}}))...)
 		}, strings.Trim(s.at+"."+name, "."), strings.Trim(s.at+"."+name, ".")+"[0]") {
 			holdToFix(t, "fields", path, r.cell("values"), fix)
@@ -142,8 +144,8 @@ type table struct{ heading, text string }
 
 // fieldTables are the tables of all sections of the configuration.
 func fieldTables() (all []table) {
-	var add func(s config.Section)
-	add = func(s config.Section) {
+	var add func(s field.Table)
+	add = func(s field.Table) {
 		heading := "## `" + s.Path + "`"
 		if s.Path == "" {
 			heading = "## The file"
@@ -159,7 +161,7 @@ func fieldTables() (all []table) {
 	return all
 }
 
-func tableOf(heading, first string, fields []config.Field) table {
+func tableOf(heading, first string, fields []field.Row) table {
 	text := "| " + first + " | default | values | meaning |\n|---|---|---|---|\n"
 	for _, f := range fields {
 		text += strings.ReplaceAll("| `"+f.Name+"` | "+f.Default+" | "+f.Values+" | "+f.Meaning+" |\n", "|  |", "| |")

@@ -12,7 +12,8 @@ import (
 
 // fixAt is where a call has its fix: the first argument, or the last.
 var fixAt = map[string]func([]ast.Expr) ast.Expr{
-	"watch": first, "bad": first, "refuse": first, "fail": last, "warn": last, "note": last, "problem": last,
+	"watch": first, "bad": first, "Refuse": first, "problem": last,
+	"fail": last, "Fail": last, "warn": last, "Warn": last, "Note": last,
 }
 
 func first(all []ast.Expr) ast.Expr { return all[0] }
@@ -21,7 +22,7 @@ func last(all []ast.Expr) ast.Expr  { return all[len(all)-1] }
 // fixesIn returns the expressions of the fixes in a file: of calls, of fields and of variables that are named so.
 func fixesIn(f *ast.File) (found []ast.Expr) {
 	named := func(e ast.Expr, value ast.Expr) {
-		if id, ok := e.(*ast.Ident); ok && (strings.HasSuffix(strings.ToLower(id.Name), "fix") || id.Name == "needs") {
+		if id, ok := e.(*ast.Ident); ok && (strings.HasSuffix(strings.ToLower(id.Name), "fix") || id.Name == "Needs") {
 			found = append(found, value)
 		}
 	}

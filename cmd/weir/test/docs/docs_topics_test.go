@@ -13,7 +13,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli/commands"
 	"weir/cmd/weir/internal/cli/help"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
@@ -197,7 +197,7 @@ func TestDocsOfLimitKinds(t *testing.T) {
 	some := object{"url": "http://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}, "limits": []any{object{"name": "bare"}}}
 	problems := parsed(t, object{"apis": object{"some": some}})
 	for _, kind := range code {
-		if !slices.ContainsFunc(problems, func(p config.Problem) bool { return strings.Contains(p.Fix, kind) }) {
+		if !slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Fix, kind) }) {
 			t.Errorf("the problem of a limit without a kind does not name %s: %q", kind, problems)
 		}
 	}

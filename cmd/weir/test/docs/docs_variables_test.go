@@ -9,21 +9,22 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/weirtest/program"
 )
 
 // TestDocsOfVariables: the topic's tables are those of the registry; and weir reads the default, the range and the words that the
-// registry has of each.
+// registry has of each. It is not parallel, because it reads the settings from the process's variables and directory.
 func TestDocsOfVariables(t *testing.T) {
 	var tables []table
-	for _, of := range config.Environment() {
+	for _, of := range environment.Tables() {
 		tables = append(tables, tableOf("## "+of.Path, "variable", of.Fields))
 	}
 	holdToTables(t, "environment", tables)
 	plainEnvironment(t)
 	t.Chdir(t.TempDir()) // there is no weir.yaml
-	s, err := config.ReadSettings()
+	s, err := environment.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +42,10 @@ func TestDocsOfVariables(t *testing.T) {
 		} else if r.cell("default") == "empty" && defaults[name] != "" {
 			t.Errorf("topic environment: the default of %s is %q", name, defaults[name])
 		}
-		for _, fix := range fixes(func(value string) []config.Problem {
+		for _, fix := range fixes(func(value string) []problem.Problem {
 			t.Setenv(name, value)
 			defer os.Unsetenv(name)
-			_, err := config.ReadSettings()
+			_, err := environment.Read()
 			return problemsIn(err)
 		}, name) {
 			holdToFix(t, "environment", name, r.cell("values"), fix)
@@ -95,7 +96,7 @@ var tooMuch = []string{"99999999999999", "100000d", "100000TiB", "100000%", "no-
 
 // fixes returns the fixes that are offered for the given paths when set gets impossible values. If the lower end of an
 // offered range is refused as well, the fix that is offered then replaces it.
-func fixes(set func(value string) []config.Problem, paths ...string) []string {
+func fixes(set func(value string) []problem.Problem, paths ...string) []string {
 	offered := func(value string) []string {
 		var all []string
 		for _, p := range set(value) {
@@ -129,8 +130,8 @@ func sameList(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
-func problemsIn(err error) []config.Problem {
-	var wrong *config.Errors
+func problemsIn(err error) []problem.Problem {
+	var wrong *problem.Errors
 	if errors.As(err, &wrong) {
 		return wrong.Problems
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/vendors"
 )
 
 // TestDocsOfVendors: the topic has a table for each vendor, with a row for each fact of its profile. UPDATE_GOLDEN=1
@@ -12,7 +12,7 @@ import (
 func TestDocsOfVendors(t *testing.T) {
 	t.Parallel()
 	var tables []table
-	for _, p := range config.Profiles() {
+	for _, p := range vendors.Profiles() {
 		text := "| field | default | what the vendor documents | source |\n|---|---|---|---|\n"
 		for _, fact := range p.Facts {
 			if strings.Contains(fact.Value+fact.Says+fact.Page, "|") {
@@ -26,7 +26,7 @@ func TestDocsOfVendors(t *testing.T) {
 }
 
 // fieldOf names the field of a fact. Names that the vendor or the user chooses stand apart from those of weir's fields.
-func fieldOf(fact config.Fact) string {
+func fieldOf(fact vendors.Fact) string {
 	first, rest, _ := strings.Cut(fact.Field, ".")
 	switch first {
 	case "limits":

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/cli/commands"
+	"weir/cmd/weir/weirtest/program"
 )
 
 // TestLongNamesAreUsageErrors: a command that is given a name that nothing can have says so before it asks a server.
 func TestLongNamesAreUsageErrors(t *testing.T) {
-	t.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:9") // nothing listens there
+	t.Parallel()
+	nothing := program.CLI{T: t, NATS: "nats://127.0.0.1:9"} // nothing listens there
 	long := strings.Repeat("k", 5000)
 	for _, args := range [][]string{
 		{"job", "x", "--api", "a", "--key", long},
@@ -31,7 +32,7 @@ func TestLongNamesAreUsageErrors(t *testing.T) {
 		{"cancel", "a", "x", "--key", long},
 		{"pause", "a", long},
 	} {
-		if code := commands.Run(t.Context(), args); code != cli.ExitUsage {
+		if _, code := nothing.Run(args...); code != cli.ExitUsage {
 			t.Errorf("weir %.60s ends with %d", strings.Join(args, " "), code)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/cli/bench"
-	"weir/cmd/weir/weirtest/program"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -16,7 +15,7 @@ import (
 // TestBenchLeavesAServerAsItWas: on an external server the bench deletes what it made, and does not start if weir has
 // streams there.
 func TestBenchLeavesAServerAsItWas(t *testing.T) {
-	t.Setenv(program.AsWeir, "1")
+	t.Parallel()
 	js := natstest.JetStream(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs"}}); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -27,10 +27,10 @@ import (
 
 // BenchmarkAccept is how fast jobs are taken.
 func BenchmarkAccept(b *testing.B) {
-	for _, d := range []config.Durability{config.DurabilityAlways, config.DurabilityInterval} {
+	for _, d := range []environment.Durability{environment.DurabilityAlways, environment.DurabilityInterval} {
 		b.Run(string(d), func(b *testing.B) {
 			r := newBenchRig(b, d, "    idempotency: {header: Idempotency-Key}\n")
-			r.run(config.RoleIngest)
+			r.run(environment.RoleIngest)
 			b.ResetTimer()
 			producer.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
@@ -39,7 +39,7 @@ func BenchmarkAccept(b *testing.B) {
 		})
 		b.Run("batches-"+string(d), func(b *testing.B) {
 			r := newBenchRig(b, d, "    idempotency: {header: Idempotency-Key}\n")
-			r.run(config.RoleIngest)
+			r.run(environment.RoleIngest)
 			b.ResetTimer()
 			producer.BenchBatches(b, r.worker.NATSURL(), "bench", 1000)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
@@ -57,13 +57,13 @@ func BenchmarkAccept(b *testing.B) {
 
 // BenchmarkDispatch is how fast jobs go from a producer to the api and are done with.
 func BenchmarkDispatch(b *testing.B) {
-	for _, d := range []config.Durability{config.DurabilityAlways, config.DurabilityInterval} {
+	for _, d := range []environment.Durability{environment.DurabilityAlways, environment.DurabilityInterval} {
 		for _, kind := range []struct{ name, extra string }{
 			{"idempotent", "    idempotency: {header: Idempotency-Key}\n"}, {"intents", ""},
 		} {
 			b.Run(string(d)+"/"+kind.name, func(b *testing.B) {
 				r := newBenchRig(b, d, kind.extra)
-				r.run(config.RoleDispatch, config.RoleIngest)
+				r.run(environment.RoleDispatch, environment.RoleIngest)
 				b.ResetTimer()
 				producer.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
 				err := r.api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Ended >= int64(b.N) })
@@ -80,7 +80,7 @@ func BenchmarkDispatch(b *testing.B) {
 }
 
 // bareLoop is the least that could be called a worker: a work-queue consumer, an HTTP call, an ack.
-func bareLoop(b *testing.B, d config.Durability) {
+func bareLoop(b *testing.B, d environment.Durability) {
 	api, err := fakeapi.Start(fakeapi.Options{KeepArrivals: 1})
 	if err != nil {
 		b.Fatal(err)
@@ -131,11 +131,11 @@ func bareLoop(b *testing.B, d config.Durability) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
-func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) string {
+func bareServer(b *testing.B, d environment.Durability, cfg jetstream.StreamConfig) string {
 	b.Helper()
 	server, err := embedded.Start(b.Context(), embedded.Options{
 		MaxStore: servers.Roomy,
-		Listen:   "127.0.0.1:0", Dir: b.TempDir(), SyncAlways: d == config.DurabilityAlways, MaxPayload: 8 << 20,
+		Listen:   "127.0.0.1:0", Dir: b.TempDir(), SyncAlways: d == environment.DurabilityAlways, MaxPayload: 8 << 20,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -159,17 +159,17 @@ func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) s
 
 // BenchmarkDrain is dispatch alone: the jobs wait already.
 func BenchmarkDrain(b *testing.B) {
-	for _, d := range []config.Durability{config.DurabilityAlways, config.DurabilityInterval} {
+	for _, d := range []environment.Durability{environment.DurabilityAlways, environment.DurabilityInterval} {
 		for _, kind := range []struct{ name, extra string }{
 			{"idempotent", "    idempotency: {header: Idempotency-Key}\n"}, {"intents", ""},
 		} {
 			b.Run(string(d)+"/"+kind.name, func(b *testing.B) {
 				r := newBenchRig(b, d, kind.extra)
-				r.run(config.RoleIngest)
+				r.run(environment.RoleIngest)
 				producer.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
 				r.stop()
 				b.ResetTimer()
-				r.run(config.RoleDispatch)
+				r.run(environment.RoleDispatch)
 				err := r.api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Ended >= int64(b.N) })
 				if err != nil {
 					b.Fatal(err)
@@ -186,11 +186,11 @@ func BenchmarkDrain(b *testing.B) {
 type benchRig struct {
 	b        *testing.B
 	api      *fakeapi.API
-	settings config.Settings
+	settings environment.Settings
 	worker   *worker.Worker
 }
 
-func newBenchRig(b *testing.B, d config.Durability, extra string) *benchRig {
+func newBenchRig(b *testing.B, d environment.Durability, extra string) *benchRig {
 	b.Helper()
 	api, err := fakeapi.Start(fakeapi.Options{KeepArrivals: 1})
 	if err != nil {
@@ -201,13 +201,13 @@ func newBenchRig(b *testing.B, d config.Durability, extra string) *benchRig {
 	file := filepath.Join(dir, "weir.yaml")
 	weirtest.WriteFile(b, file, fmt.Sprintf("apis:\n  bench:\n    url: %s\n    price: 0.01\n%s    bucket: {rate: 1000000/s, burst: 1000, capacity: 1000000, in_flight: 64}\n",
 		api.URL(), extra))
-	return &benchRig{b: b, api: api, settings: config.Settings{
+	return &benchRig{b: b, api: api, settings: environment.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: d,
 		Replicas: 1, Partitions: 8, Instance: "bench", ShutdownTimeout: 10 * time.Second,
 	}}
 }
 
-func (r *benchRig) run(roles ...config.Role) {
+func (r *benchRig) run(roles ...environment.Role) {
 	r.b.Helper()
 	s := r.settings
 	s.Roles = roles

@@ -47,10 +47,10 @@ func callbackOf(t *testing.T, r *weirtest.Rig) (s status.Status, pay status.API)
 // the receiver is down, redirects or refuses all, calls go on, the status says since when it fails and how many ends
 // wait, and each of them arrives once when it is back. Neither the secret nor the address is in the log.
 func TestCallback(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
-	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", web.HookSecret)
-	r := weirtest.ReadyRig(t, fakeapi.Options{}, callbackYAML)
+	yaml := strings.ReplaceAll(callbackYAML, "${env:CALLBACK_URL}", web.SecretFile(t, hook.URL+"/swordfish"))
+	r := weirtest.ReadyRig(t, fakeapi.Options{}, yaml)
 	r.Said = &program.Book{}
 	r.Start()
 	t.Cleanup(r.Stop)
@@ -125,7 +125,7 @@ func TestCallback(t *testing.T) {
 	})
 	submit("unheard", "")
 	r.Eventually("its end", func() bool { return len(r.Store().Results("pay", "unheard")) == 1 })
-	r.Follow(callbackYAML)
+	r.Follow(yaml)
 	submit("heard", "")
 	took("the next end", `"job":"heard"`, 1)
 	// The end of "first" was posted before the callback was taken out.
@@ -142,6 +142,7 @@ func TestCallback(t *testing.T) {
 // TestCallbackRestart: what was under way when weir stopped is posted by the next start, and nothing that was accepted
 // is posted again after an orderly stop.
 func TestCallbackRestart(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
 	hook.Answers(func(_ int, body string) int {
 		if strings.Contains(body, `"job":"stuck"`) {
@@ -149,9 +150,8 @@ func TestCallbackRestart(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", web.HookSecret)
-	r := weirtest.NewRig(t, fakeapi.Options{}, callbackYAML)
+	yaml := strings.ReplaceAll(callbackYAML, "${env:CALLBACK_URL}", web.SecretFile(t, hook.URL+"/swordfish"))
+	r := weirtest.NewRig(t, fakeapi.Options{}, yaml)
 	for _, job := range []string{"stuck", "a", "b", "c"} {
 		if a := r.Producer().Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job}); a.Error != nil {
 			t.Fatalf("%+v", a)
@@ -192,10 +192,10 @@ func postingOf(t *testing.T, r *weirtest.Rig, job string) (p jobstory.Callback) 
 // TestCallbackInStories: the story of a job says whether its end was posted: not while the job waits, and never before
 // the receiver has accepted it. The page of a bucket says how far the callback is behind, and no secret of its address.
 func TestCallbackInStories(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
-	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", web.HookSecret)
-	r := weirtest.NewRig(t, fakeapi.Options{}, `
+	address := web.SecretFile(t, hook.URL+"/swordfish")
+	r := weirtest.NewRig(t, fakeapi.Options{}, strings.ReplaceAll(`
 apis:
   pay:
     url: %[1]s
@@ -203,7 +203,7 @@ apis:
     bucket: {rate: 500/s, capacity: 1000}
     keys: {slow: {rate: 1/h, capacity: 5}}
   sms: {url: %[1]s, bucket: {rate: 500/s, capacity: 1000}}
-`)
+`, "${env:CALLBACK_URL}", address))
 	submit := func(api, key, job, query string) {
 		t.Helper()
 		if a := r.Producer().Submit("weir.jobs."+api+"."+key, nil, map[string]string{"Nats-Msg-Id": job, "Weir-Query": query}); a.Error != nil {
@@ -249,9 +249,9 @@ apis:
 		t.Errorf("the API says %s", out)
 	}
 	r.Eventually("the bucket to say how far the callback is behind", func() bool {
-		return strings.Contains(r.CLI().Must("show", "pay", "slow"), "${env:CALLBACK_URL}: 44 ends wait, the oldest from ")
+		return strings.Contains(r.CLI().Must("show", "pay", "slow"), address+": 44 ends wait, the oldest from ")
 	})
-	if out := r.CLI().Must("show", "pay", "slow", "--json"); strings.Contains(out, "swordfish") || !strings.Contains(out, `"receiver":"${env:CALLBACK_URL}"`) {
+	if out := r.CLI().Must("show", "pay", "slow", "--json"); strings.Contains(out, "swordfish") || !strings.Contains(out, `"receiver":"`+address+`"`) {
 		t.Errorf("the bucket says %s", out)
 	}
 	r.Eventually("the job of the api without a callback", func() bool {
@@ -270,12 +270,13 @@ apis:
 		}
 	}
 	r.Eventually("the bucket to say that no end waits", func() bool {
-		return strings.Contains(r.CLI().Must("show", "pay", "slow"), "${env:CALLBACK_URL}: no end waits\n")
+		return strings.Contains(r.CLI().Must("show", "pay", "slow"), address+": no end waits\n")
 	})
 }
 
 // TestCallbackGivenUpInStories: the story of a job says that weir gave up its end, and why, also after a restart.
 func TestCallbackGivenUpInStories(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
 	hook.Answers(func(_ int, body string) int {
 		if strings.Contains(body, `"job":"good"`) {
@@ -283,9 +284,8 @@ func TestCallbackGivenUpInStories(t *testing.T) {
 		}
 		return http.StatusInternalServerError
 	})
-	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", web.HookSecret)
-	r := weirtest.NewRig(t, fakeapi.Options{}, callbackYAML)
+	yaml := strings.ReplaceAll(callbackYAML, "${env:CALLBACK_URL}", web.SecretFile(t, hook.URL+"/swordfish"))
+	r := weirtest.NewRig(t, fakeapi.Options{}, yaml)
 	for _, job := range []string{"lost", "good"} {
 		if a := r.Producer().Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job}); a.Error != nil {
 			t.Fatalf("%s: %+v", job, a.Error)

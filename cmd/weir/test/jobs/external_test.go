@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -49,7 +49,7 @@ func TestExternalServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	intake, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "intake", config.RoleIngest), weirtest.TestLog(t))
+	intake, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "intake", environment.RoleIngest), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

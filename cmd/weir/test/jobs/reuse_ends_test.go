@@ -59,10 +59,10 @@ func TestEqualJobsShareAnOperation(t *testing.T) {
 // TestReusedEndsArePosted: a job that gets another one's answer has an end like any other, which is posted once and
 // says whose answer it is.
 func TestReusedEndsArePosted(t *testing.T) {
+	t.Parallel()
 	hook := web.NewHookReceiver(t)
-	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", web.HookSecret)
-	r := weirtest.ReadyRig(t, fakeapi.Options{}, callbackYAML+"    reuse: {for: 1h}\n")
+	yaml := strings.ReplaceAll(callbackYAML, "${env:CALLBACK_URL}", web.SecretFile(t, hook.URL+"/swordfish"))
+	r := weirtest.ReadyRig(t, fakeapi.Options{}, yaml+"    reuse: {for: 1h}\n")
 	r.Start()
 	t.Cleanup(r.Stop)
 	for _, id := range []string{"one", "two"} {

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -86,11 +87,11 @@ apis:
 
 func askedRig(t *testing.T, more string) (*weirtest.Rig, *asked) {
 	t.Helper()
-	return askedRigOn(t, more, config.Secret{})
+	return askedRigOn(t, more, secret.Value{})
 }
 
 // askedRigOn is askedRig with its limits in Redis, if that has an address.
-func askedRigOn(t *testing.T, more string, redis config.Secret) (*weirtest.Rig, *asked) {
+func askedRigOn(t *testing.T, more string, redis secret.Value) (*weirtest.Rig, *asked) {
 	t.Helper()
 	a := &asked{calls: map[string]int{}, asks: map[string]int{}}
 	r := weirtest.ReadyRig(t, fakeapi.Options{Headers: []string{"Authorization"}, Script: a.script}, "")
@@ -102,7 +103,10 @@ func askedRigOn(t *testing.T, more string, redis config.Secret) (*weirtest.Rig, 
 
 // TestReconcile: what the api says was processed becomes a result, what it says was not is called again, and the rest stays; each job
 // has one end, the api was asked with weir's credentials, and the ledger tells of it.
-func TestReconcile(t *testing.T) { testReconcile(t, config.Secret{}) }
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	testReconcile(t, secret.Value{})
+}
 
 // TestReconcileWithRedis does the same where slots come from Redis.
 func TestReconcileWithRedis(t *testing.T) {
@@ -110,7 +114,7 @@ func TestReconcileWithRedis(t *testing.T) {
 	testReconcile(t, weirtest.RedisSetting(t, "redis://"+servers.StartRedis(t).Addr))
 }
 
-func testReconcile(t *testing.T, redis config.Secret) {
+func testReconcile(t *testing.T, redis secret.Value) {
 	t.Helper()
 	r, a := askedRigOn(t, "after: 0s", redis)
 	ends, err := r.NC.SubscribeSync("_INBOX.mine.>")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -60,24 +60,24 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	second := func(rate, more string, change func(s *config.Settings)) (*worker.Worker, error) {
+	second := func(rate, more string, change func(s *environment.Settings)) (*worker.Worker, error) {
 		file := filepath.Join(t.TempDir(), "second.yaml")
 		weirtest.WriteFile(t, file, fmt.Sprintf(fmt.Sprintf(yaml, rate, more, "1d"), r.API.URL()))
 		s := program.ExternalSettings(t, url, file, "second")
 		change(s)
 		return worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 	}
-	asIs := func(*config.Settings) {}
+	asIs := func(*environment.Settings) {}
 	for name, start := range map[string]func() (*worker.Worker, error){
 		"a secret that is missing": func() (*worker.Worker, error) {
 			return second("100/s", "    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n", asIs)
 		},
 		"a shared limit and no counter": func() (*worker.Worker, error) { return second("100/s", "    limits: [{name: all, rate: 9/s}]\n", asIs) },
 		"an address that is taken": func() (*worker.Worker, error) {
-			return second("100/s", "", func(s *config.Settings) { s.HTTPListen = taken.Addr().String() })
+			return second("100/s", "", func(s *environment.Settings) { s.HTTPListen = taken.Addr().String() })
 		},
 		"an address without a token": func() (*worker.Worker, error) {
-			return second("100/s", "", func(s *config.Settings) { s.HTTPListen = "0.0.0.0:0" })
+			return second("100/s", "", func(s *environment.Settings) { s.HTTPListen = "0.0.0.0:0" })
 		},
 	} {
 		w, err := start()

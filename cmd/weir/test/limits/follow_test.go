@@ -12,7 +12,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli/commands"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/producer"
@@ -284,7 +284,7 @@ func TestRestartKeepsWhatWasApplied(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "10/s"))
 	rate := func() string {
-		return config.FormatRate(r.Worker.Config().APIs[0].Rules.Key.Rate)
+		return grammar.FormatRate(r.Worker.Config().APIs[0].Rules.Key.Rate)
 	}
 	r.Follow(fmt.Sprintf(oneAPI, "30/s"))
 	r.Stop()

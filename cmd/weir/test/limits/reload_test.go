@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
@@ -47,7 +47,7 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := config.FormatRate(v.Config.APIs[0].Rules.Key.Rate); got != "30/s" {
+	if got := grammar.FormatRate(v.Config.APIs[0].Rules.Key.Rate); got != "30/s" {
 		t.Errorf("the rate in force is %s", got)
 	}
 	r.Eventually("its event", func() bool { return len(r.Store().ConfigEvents()) > events })

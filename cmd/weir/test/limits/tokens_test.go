@@ -10,7 +10,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/producer"
 	"weir/ingest/await"
@@ -77,7 +77,7 @@ func TestTokensOfAnAccount(t *testing.T) {
 	t.Parallel()
 	const jobs = 80 // of each api; together they cost more than the budget allows
 	limit := bucket.Rate{Count: 3000, Per: 3 * time.Second, Burst: 300}
-	budget := config.Money(45_000)
+	budget := grammar.Money(45_000)
 	loads := map[string]weirtest.Tokens{
 		"chat": {What: "both", Of: 5, In: 1, Limit: limit}, "draft": {What: "both", Of: 1, In: 1, Limit: limit},
 	}
@@ -126,9 +126,9 @@ apis:`, limit.Count, limit.Burst, budget, machine.Noon())
 			loads["draft"].CheckWindows(t, r.Referee(), arrivals)
 			bill := fakeapi.Bills(arrivals)
 			weirtest.CheckBill(t, r.Worker.NATSURL(), bill)
-			t.Logf("%d calls of %d cost %s of %s", bill.Calls, len(all), config.Money(bill.Charged), budget)
+			t.Logf("%d calls of %d cost %s of %s", bill.Calls, len(all), grammar.Money(bill.Charged), budget)
 			if bill.Charged > int64(budget) || bill.Charged < int64(budget)/2 {
-				t.Errorf("the account bills %s, the budget is %s", config.Money(bill.Charged), budget)
+				t.Errorf("the account bills %s, the budget is %s", grammar.Money(bill.Charged), budget)
 			}
 			results, letters := r.Store().Messages("WEIR_RESULTS"), r.Store().Messages("WEIR_DEAD")
 			if results != bill.Calls || letters == 0 || results+letters != len(all) {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/weirtest"
 	"weir/deadletter"
 	"weir/ingest/await"
@@ -291,19 +291,19 @@ func TestVendorsUsage(t *testing.T) {
 				r.Producer().Send("pay", "one", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Path": {c.path}}, c.body)
 			}
 			r.Store().Ended("pay", "one", 2)
-			var bill config.Money
+			var bill grammar.Money
 			for _, record := range r.Store().Ledger("pay", "one") {
 				if !maps.Equal(record.Usage, c.want) {
 					t.Errorf("the ledger has %v, want %v", record.Usage, c.want)
 				}
-				amount, err := config.ParseMoney(record.Price)
+				amount, err := grammar.ParseMoney(record.Price)
 				if err != nil {
 					t.Fatal(err)
 				}
 				bill += amount
 			}
 			if totals := r.API.Totals(); int64(bill) != totals.Charged || totals.Billed != 2 {
-				t.Errorf("weir's bill is %s, the vendor's %s: %+v", bill, config.Money(totals.Charged), totals)
+				t.Errorf("weir's bill is %s, the vendor's %s: %+v", bill, grammar.Money(totals.Charged), totals)
 			}
 		})
 	}
@@ -348,7 +348,7 @@ apis:
     bucket: {rate: 1000/s, capacity: 50, in_flight: 1}
     limits: [{name: requests, rate: %d/%s, burst: 20}]
     retry: {headers: ignore}
-`, vendor, count, config.FormatDuration(per)))
+`, vendor, count, grammar.FormatDuration(per)))
 			for range others {
 				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.API.URL()+"/other", strings.NewReader("{}"))
 				if err != nil {

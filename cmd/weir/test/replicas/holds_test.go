@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
 	"weir/cmd/weir/weirtest/servers"
 	"weir/cmd/weir/weirtest/store"
 	"weir/ingest/await"
@@ -38,6 +41,7 @@ apis:
 // council is several replicas whose api answers as the test says.
 type council struct {
 	*weirtest.KillRig
+	yaml    string // the configuration of replicas in this process
 	workers []*worker.Worker
 	entries jetstream.KeyWatcher // of the hold that they share
 	answer  atomic.Pointer[func(context.Context, *fakeapi.Request) fakeapi.Behaviour]
@@ -57,7 +61,7 @@ func answering(code int) func(context.Context, *fakeapi.Request) fakeapi.Behavio
 // newCouncil returns a council without replicas.
 func newCouncil(t *testing.T, url string) *council {
 	t.Helper()
-	c := &council{}
+	c := &council{yaml: holdsAPI}
 	c.answers(fine)
 	api, err := fakeapi.Start(fakeapi.Options{
 		Key:    fakeapi.KeyFrom{Segment: -1},
@@ -80,7 +84,7 @@ func newCouncil(t *testing.T, url string) *council {
 func (c *council) startWorkers(url string, n int) {
 	c.T.Helper()
 	file := filepath.Join(c.T.TempDir(), "weir.yaml")
-	weirtest.WriteFile(c.T, file, fmt.Sprintf(holdsAPI, c.API.URL()))
+	weirtest.WriteFile(c.T, file, fmt.Sprintf(c.yaml, c.API.URL()))
 	for i := range n {
 		s := program.ExternalSettings(c.T, url, file, fmt.Sprint("replica-", i))
 		s.Partitions = 12
@@ -216,6 +220,81 @@ func TestReplicasShareAHold(t *testing.T) {
 	if held, resumed := c.events("held"), c.events("resumed"); held != 1 || resumed != 1 {
 		t.Errorf("%d events of the hold, %d of its end", held, resumed)
 	}
+}
+
+// TestReplicasLearnSoon measures how long calls go on after an answer that holds all replicas: a 429, a denial, and a
+// failure that opens the breaker. Three replicas call all the time, and the api's own stamps tell. What a replica has
+// learned holds the others within 250 ms, and what the machine held them up.
+func TestReplicasLearnSoon(t *testing.T) {
+	t.Parallel()
+	url := servers.OneServer(t)
+	c := newCouncil(t, url)
+	c.yaml = strings.Replace(holdsAPI, "failures: 1, min: 300ms, max: 300ms", "failures: 1, min: 5s, max: 5s", 1)
+	slow := fakeapi.Behaviour{Delay: 200 * time.Millisecond} // so each key calls five times a second
+	taken := make(chan struct{})
+	c.answers(func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
+		select {
+		case <-taken: // before that, each key's first call waits, so that no jobs are used up
+		case <-ctx.Done():
+		}
+		return slow
+	})
+	c.startWorkers(url, 3)
+	var jobs []*nats.Msg
+	for n := range 90 * keys {
+		jobs = append(jobs, producer.JobFor("pay", fmt.Sprint("key-", n%keys), fmt.Sprint(n)))
+	}
+	producer.FillTaken(t, c.NC, jobs)
+	close(taken)
+	for _, status := range []int{429, 401, 500} {
+		c.awaitBusy()
+		heldUp := referee.MeasureHeldUp(t)
+		var answered atomic.Bool
+		c.answers(func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
+			if answered.CompareAndSwap(false, true) {
+				return fakeapi.Behaviour{Status: status, RetryAfter: "4"}
+			}
+			return slow
+		})
+		var told int64
+		await.Until(t, "the answer", func() bool {
+			if of := c.of(status); len(of) > 0 {
+				told = of[0].End
+			}
+			return told > 0
+		})
+		c.awaitHeld()
+		worst := heldUp.Worst()
+		const hold = 3 * time.Second // each lasts longer
+		await.Until(t, "calls after the hold", func() bool {
+			return slices.ContainsFunc(c.API.All(), func(a fakeapi.Arrival) bool { return time.Duration(a.At-told) > hold })
+		})
+		last, calls := time.Duration(0), 0
+		for _, a := range c.API.All() {
+			if after := time.Duration(a.At - told); after > 0 && after < hold {
+				last, calls = max(last, after), calls+1
+			}
+		}
+		t.Logf("%d: %d calls began after the answer, the last %s after it; the machine held programs up for %s",
+			status, calls, last.Round(time.Millisecond), worst.Round(time.Millisecond))
+		// Five programs wait one after the other: the caller, its writer, the server, the other replica, the api.
+		if most := 250*time.Millisecond + 5*worst; last > most {
+			t.Errorf("%d: a call began %s after the answer, later than %s", status, last, most)
+		}
+	}
+}
+
+// awaitBusy waits until each key has been called again and again. Each replica owns some of the keys.
+func (c *council) awaitBusy() {
+	c.T.Helper()
+	begun := len(c.API.All())
+	await.Until(c.T, "calls of all keys", func() bool {
+		calls := map[string]int{}
+		for _, a := range c.API.All()[begun:] {
+			calls[a.Key]++
+		}
+		return len(calls) == keys && slices.Min(slices.Collect(maps.Values(calls))) > 1
+	})
 }
 
 // events returns how many events of a type are stored.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/producer"
@@ -74,7 +74,7 @@ func benchTakeover(b *testing.B, keys int) {
 		_ = api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Arrivals > 0 })
 		called <- time.Since(begun)
 	}()
-	w, err := worker.Start(b.Context(), program.ExternalSettings(b, url, file, "bench", config.RoleDispatch), slog.New(slog.DiscardHandler))
+	w, err := worker.Start(b.Context(), program.ExternalSettings(b, url, file, "bench", environment.RoleDispatch), slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -4,19 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"weir/cmd/internal/contest"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/bench"
-	"weir/cmd/weir/weirtest/program"
 	"weir/cmd/weir/weirtest/referee"
 )
 
 // TestBench: each measurement has every contender do each round, and gives ratios of them; what it started is gone afterwards.
+// It is not parallel, because it measures.
 func TestBench(t *testing.T) {
-	t.Setenv(program.AsWeir, "1")
 	for name, contenders := range map[string][]string{
 		"accept":   {"weir", "weir, batches of 100", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
 		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
@@ -62,4 +64,61 @@ func TestBench(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBenchFleet: fleets of one and of two replicas do each round, beside the bare loop. The report has the processor
+// time and the messages of each group of processes, and how long the keys of a killed replica waited. What was started is
+// gone afterwards.
+func TestBenchFleet(t *testing.T) {
+	if err := contest.FindRedis(); err != nil {
+		t.Skip(err)
+	}
+	var out bytes.Buffer
+	dir := t.TempDir()
+	err := bench.Run(t.Context(), "fleet", bench.Options{
+		Rounds: 1, Jobs: 60, Keys: 20, Body: 100, Seconds: 2, Durability: "interval", Server: bench.Inside, Replicas: []int{1, 2}, Dir: dir,
+		As: cli.AsJSON, Out: &out, Talk: io.Discard,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+	var r bench.Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"bare loop", "1 replica", "2 replicas"}
+	if len(r.Contenders) != len(names) || len(r.Ratios) != 3 {
+		t.Fatalf("measured were %+v, the ratios are %+v", r.Contenders, r.Ratios)
+	}
+	for i, c := range r.Contenders {
+		if c.Name != names[i] || len(c.Each) != 1 || c.Each[0] <= 0 {
+			t.Errorf("%s has the rounds %v, want one of %s", c.Name, c.Each, names[i])
+		}
+		also := map[string]float64{}
+		for _, x := range c.Also {
+			also[x.Name] = x.Figure
+		}
+		takes := []string{"NATS, from and to clients", "NATS, between servers"}
+		if i > 0 {
+			takes = append(takes, "Redis, scripts", "Redis, all commands", "idle, NATS, from and to clients")
+		}
+		for _, name := range takes {
+			if also[name] <= 0 {
+				t.Errorf("%s has no %s: %v", c.Name, name, also)
+			}
+		}
+		// The others wait for five seconds after the killed replica's last renewal, which is up to a second old.
+		median, killed := also["takeover, median key"]
+		if killed != (i == 2) || killed && (median < 3 || also["takeover, worst key"] < median) {
+			t.Errorf("%s has the takeovers %v", c.Name, also)
+		}
+	}
+	var text bytes.Buffer
+	if err := r.Print(&text, cli.ForPeople); err != nil || !strings.Contains(text.String(), "takeover, worst key") {
+		t.Errorf("the report for people, %v:\n%s", err, text.String())
+	}
+	t.Log("\n" + text.String())
 }

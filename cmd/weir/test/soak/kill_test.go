@@ -88,18 +88,18 @@ func TestOrderlyStopLeavesNothingUnknown(t *testing.T) {
 }
 
 // killableRig starts a worker with the api pay. line is a line of its configuration.
-func killableRig(t *testing.T, line string) *weirtest.KillRig {
+func killableRig(t *testing.T, line string, env ...string) *weirtest.KillRig {
 	t.Helper()
 	return weirtest.NewKillRig(t, fakeapi.Options{
 		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
 		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
-	}, "apis:\n  pay:\n    url: %s/v1\n    price: 0.40\n    "+line+"\n    jitter: 20ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n")
+	}, "apis:\n  pay:\n    url: %s/v1\n    price: 0.40\n    "+line+"\n    jitter: 20ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n", env...)
 }
 
 // restartUnderLoad ends a worker and starts it again, several times, while eight producers publish for a key each.
-func restartUnderLoad(t *testing.T, line string, times int, end func(*program.Process)) *weirtest.KillRig {
+func restartUnderLoad(t *testing.T, line string, times int, end func(*program.Process), env ...string) *weirtest.KillRig {
 	t.Helper()
-	r := killableRig(t, line)
+	r := killableRig(t, line, env...)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of all restarts together
 	defer cancel()
 	publishing, stop := context.WithCancel(ctx)

@@ -6,7 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
 	"weir/cmd/weir/weirtest/referee"
@@ -70,7 +70,7 @@ func TestLimitsChangeHands(t *testing.T) {
 		r.AwaitCalls(n)
 		r.Stop()
 		if r.Redis = shared; i%2 == 0 {
-			r.Redis = config.Secret{}
+			r.Redis = secret.Value{}
 		}
 		r.Start()
 	}
@@ -83,8 +83,7 @@ func TestLimitsChangeHands(t *testing.T) {
 
 // TestRedisKilledWorkers: the worker is killed again and again; Redis knows what its calls took.
 func TestRedisKilledWorkers(t *testing.T) {
-	server := servers.StartRedis(t)
-	t.Setenv("WEIR_REDIS_URL", "redis://"+server.Addr)
+	t.Parallel()
 	const line = "idempotency: {header: Idempotency-Key}"
-	restartUnderLoad(t, line, 5, (*program.Process).Kill).Judge(line)
+	restartUnderLoad(t, line, 5, (*program.Process).Kill, "WEIR_REDIS_URL=redis://"+servers.StartRedis(t).Addr).Judge(line)
 }

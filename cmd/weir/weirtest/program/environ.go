@@ -1,15 +1,15 @@
 package program
 
 import (
+	"maps"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
-// AsWeir is an environment variable that makes this binary run as weir. It is for children that weir itself starts,
+// AsWeir is an environment variable that makes this binary run as weir. Main sets it for the children that weir starts,
 // because they inherit no variable that begins with WEIR_.
 const AsWeir = "TEST_AS_WEIR"
 
@@ -25,7 +25,7 @@ func Environ() []string {
 
 // Settings returns the settings that weir reads from env. It sets the variables only while it reads, so that tests
 // can run side by side.
-func Settings(t testing.TB, env map[string]string) *config.Settings {
+func Settings(t testing.TB, env map[string]string) *environment.Settings {
 	t.Helper()
 	variables.Lock()
 	defer variables.Unlock()
@@ -42,7 +42,7 @@ func Settings(t testing.TB, env map[string]string) *config.Settings {
 			}
 		}()
 	}
-	s, err := config.ReadSettings()
+	s, err := environment.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func Settings(t testing.TB, env map[string]string) *config.Settings {
 }
 
 // ExternalSettings returns the settings of a worker with an external nats-server.
-func ExternalSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
+func ExternalSettings(t testing.TB, url, file, instance string, roles ...environment.Role) *environment.Settings {
 	t.Helper()
 	s := Settings(t, map[string]string{
 		"WEIR_NATS_URL": url, "WEIR_CONFIG": file, "WEIR_REPLICAS": "1", "WEIR_INSTANCE": instance, "WEIR_HTTP_LISTEN": "127.0.0.1:0",
@@ -62,19 +62,15 @@ func ExternalSettings(t testing.TB, url, file, instance string, roles ...config.
 }
 
 // ExternalSettingsWith returns ExternalSettings with further variables.
-func ExternalSettingsWith(t *testing.T, url, file string, env map[string]string) *config.Settings {
+func ExternalSettingsWith(t *testing.T, url, file string, env map[string]string) *environment.Settings {
 	t.Helper()
 	all := map[string]string{"WEIR_NATS_URL": url, "WEIR_CONFIG": file, "WEIR_REPLICAS": "1", "WEIR_HTTP_LISTEN": ""}
-	for name, text := range env {
-		if strings.HasPrefix(name, "WEIR_") {
-			all[name] = text
-		}
-	}
+	maps.Copy(all, env)
 	return Settings(t, all)
 }
 
 // WorkerSettings returns ExternalSettings for the user with the role worker in accounts.conf.
-func WorkerSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
+func WorkerSettings(t testing.TB, url, file, instance string, roles ...environment.Role) *environment.Settings {
 	t.Helper()
 	s := ExternalSettings(t, url, file, instance, roles...)
 	s.NATSInbox = "_INBOX.worker"

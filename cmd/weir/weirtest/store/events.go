@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/deadletter"
@@ -84,8 +84,8 @@ func (s Store) BudgetEvents(api string) (told []string) {
 		if err := json.Unmarshal(msg.Data, &e); err != nil || e.Type != "weir.budget.v1" || e.Source != "/weir/"+api {
 			s.T.Fatalf("%s: %v", msg.Data, err)
 		}
-		spent, _ := config.ParseMoney(e.Data.Counted)
-		budget, _ := config.ParseMoney(e.Data.Budget)
+		spent, _ := grammar.ParseMoney(e.Data.Counted)
+		budget, _ := grammar.ParseMoney(e.Data.Budget)
 		if percent := int64(spent) * 100 / int64(budget); percent < int64(min(e.Data.Percent, 99)) {
 			s.T.Errorf("%d %% told at %d %%: %s", e.Data.Percent, percent, msg.Data)
 		}

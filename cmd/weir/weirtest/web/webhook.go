@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +19,16 @@ import (
 
 // HookSecret signs the posts in webhook tests.
 const HookSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
+
+// SecretFile returns a reference to a file that has the secret, for a configuration.
+func SecretFile(t *testing.T, secret string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "${file:" + filepath.ToSlash(file) + "}"
+}
 
 // HookReceiver is a server that receives the posts of webhooks.
 type HookReceiver struct {

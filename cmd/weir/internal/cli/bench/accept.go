@@ -34,7 +34,7 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 		if err != nil {
 			return c, err
 		}
-		if err := contest.BareStreams(ctx, js); err != nil {
+		if err := contest.BareStreams(ctx, js, 1); err != nil {
 			return c, err
 		}
 		producer, err := s.Role(ctx, "nats", contest.Settings{Store: ref.url, Queue: subjects})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// Options of a measurement. All are required except Dir and Redis.
+// Options of a measurement. All are required except Dir, Redis and, unless a fleet is measured, Replicas.
 type Options struct {
 	Rounds     int    // how many rounds each contender runs, in turns
 	Jobs       int    // jobs of a round; for latency: samples of a round
@@ -24,6 +25,7 @@ type Options struct {
 	Durability string // durability of weir's server: always or interval
 	Server     string // Inside, Beside, or the URL of a server
 	Redis      string // URL of a Redis, in which dispatch also measures limits; "": none
+	Replicas   []int  // for fleet: the sizes that are measured, in replicas; fleet starts its own servers
 	Dir        string // directory for the stores; "": the system's directory for temporary files
 
 	As   cli.Format
@@ -38,9 +40,12 @@ const (
 	mostKeys    = 1_000_000
 	mostBody    = 256 << 10
 	mostSeconds = 3600
+
+	mostReplicas = 10
 )
 
-func (o *Options) check() error {
+// check checks the options for a measurement.
+func (o *Options) check(name string) error {
 	for _, b := range []struct {
 		flag      string
 		is, least int
@@ -62,6 +67,28 @@ func (o *Options) check() error {
 	if o.Redis != "" && o.Server != Inside {
 		return cli.Usage(errors.New("--redis needs the server inside: two weirs on one server would be replicas of each other"))
 	}
+	if name == "fleet" {
+		return o.checkFleet()
+	}
+	return nil
+}
+
+// checkFleet checks what only a fleet needs.
+func (o *Options) checkFleet() error {
+	if len(o.Replicas) == 0 {
+		return cli.Usage(errors.New("--replicas: give one number or more, such as 1,2,3"))
+	}
+	for i, n := range o.Replicas {
+		if n < 1 || n > mostReplicas {
+			return cli.Usage(fmt.Errorf("--replicas %d: must be from 1 to %d", n, mostReplicas))
+		}
+		if slices.Contains(o.Replicas[:i], n) {
+			return cli.Usage(fmt.Errorf("--replicas: %d is there twice", n))
+		}
+	}
+	if err := contest.FindRedis(); err != nil {
+		return fmt.Errorf("replicas share a limit in Redis: %w", err)
+	}
 	return nil
 }
 
@@ -69,9 +96,11 @@ func (o *Options) check() error {
 type measurement func(ctx context.Context, s *stage, r *Report) error
 
 // Names are the names of the measurements.
-var Names = []string{"accept", "dispatch", "pace", "keys", "latency"}
+var Names = []string{"accept", "dispatch", "pace", "keys", "latency", "fleet"}
 
-var measurements = map[string]measurement{"accept": accept, "dispatch": dispatch, "pace": pace, "keys": keys, "latency": latency}
+var measurements = map[string]measurement{
+	"accept": accept, "dispatch": dispatch, "pace": pace, "keys": keys, "latency": latency, "fleet": fleet,
+}
 
 // longest bounds a whole measurement.
 const longest = 2 * time.Hour
@@ -79,7 +108,7 @@ const longest = 2 * time.Hour
 // Run makes a measurement and prints the report. It blocks until the measurement is done, ctx ends, or SIGINT or
 // SIGTERM comes. Before it returns, it stops everything that it has started.
 func Run(ctx context.Context, name string, o Options) (err error) {
-	if err := o.check(); err != nil {
+	if err := o.check(name); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)

@@ -11,6 +11,9 @@
 // of two runs. A Report has each contender's rounds with their median and spread, and the ratios of each round. CPU is
 // the user and system time of the process that stores, divided by the number of jobs.
 //
+// A fleet is several weirs on a cluster of three nats-servers and a Redis. It gets its size before each round, and its
+// partitions are divided evenly before it is measured. Its CPU is that of all processes but the producer.
+//
 // # What must hold
 //
 //   - If a contender loses a job or gets a refusal, the measurement ends with an error, because the figure would be

@@ -70,7 +70,7 @@ func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := contest.BareStreams(ctx, js); err != nil {
+	if err := contest.BareStreams(ctx, js, 1); err != nil {
 		return nil, err
 	}
 	type taken struct {

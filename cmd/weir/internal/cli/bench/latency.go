@@ -73,7 +73,7 @@ func (s *stage) toConsumer(ctx context.Context, url string) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := contest.BareStreams(ctx, js); err != nil {
+	if err := contest.BareStreams(ctx, js, 1); err != nil {
 		return nil, err
 	}
 	consumer, err := js.OrderedConsumer(ctx, contest.WaitingStream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})

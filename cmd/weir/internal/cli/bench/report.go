@@ -3,7 +3,9 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/cmd/internal/contest"
@@ -32,7 +34,7 @@ type Contender struct {
 	Unit   string          `json:"unit"`
 	Figure contest.Spread  `json:"figure"`
 	Each   []float64       `json:"each_round"`
-	CPU    *contest.Spread `json:"cpu_us_per_job,omitempty"` // of the process that stores messages
+	CPU    *contest.Spread `json:"cpu_us_per_job,omitempty"` // of the process that stores; for fleet: of all but the producer
 	Also   []Also          `json:"also,omitempty"`
 }
 
@@ -76,7 +78,7 @@ func (r *Report) Print(w io.Writer, as cli.Format) error {
 			cpu = short(c.CPU.Median) + " µs"
 		}
 		t.Row(c.Name, short(c.Figure.Median), short(c.Figure.Least), short(c.Figure.Most), c.Unit, cpu)
-		for _, also := range c.Also {
+		for _, also := range r.below(c) {
 			t.Row("  "+also.Name, short(also.Figure), "", "", also.Unit, "")
 		}
 	}
@@ -86,12 +88,66 @@ func (r *Report) Print(w io.Writer, as cli.Format) error {
 	if err := t.PrintWhole(w); err != nil {
 		return err
 	}
+	if err := r.printAcross(w); err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(w, "\nThe machine let programs wait for %s at worst. Compare figures of one run only.\n",
 		cli.Brief(time.Duration(r.HeldUp*float64(time.Millisecond))))
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
+}
+
+// mostBelow is how many further figures of a contender the report prints below it. If a contender has more, the report
+// prints them in a table with a column for each contender.
+const mostBelow = 3
+
+// isWide reports whether a contender has more than mostBelow further figures.
+func (r *Report) isWide() bool {
+	return slices.ContainsFunc(r.Contenders, func(c Contender) bool { return len(c.Also) > mostBelow })
+}
+
+// below returns the further figures that are printed below a contender.
+func (r *Report) below(c Contender) []Also {
+	if r.isWide() {
+		return nil
+	}
+	return c.Also
+}
+
+// printAcross prints the further figures with a column for each contender. A contender without a figure has a blank.
+func (r *Report) printAcross(w io.Writer) error {
+	if !r.isWide() {
+		return nil
+	}
+	var rows []Also // each name once, in the order of the contender with the most
+	for _, c := range r.Contenders {
+		if len(c.Also) > len(rows) {
+			rows = c.Also
+		}
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	var t cli.Table
+	head := []string{"", ""}
+	for _, c := range r.Contenders {
+		head = append(head, strings.ToUpper(c.Name))
+	}
+	t.Row(head...)
+	for _, row := range rows {
+		cells := []string{row.Name, row.Unit}
+		for _, c := range r.Contenders {
+			cell := ""
+			if i := slices.IndexFunc(c.Also, func(x Also) bool { return x.Name == row.Name }); i >= 0 {
+				cell = short(c.Also[i].Figure)
+			}
+			cells = append(cells, cell)
+		}
+		t.Row(cells...)
+	}
+	return t.PrintWhole(w)
 }
 
 // describe describes the machine in one line.

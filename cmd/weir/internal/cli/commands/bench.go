@@ -58,6 +58,17 @@ resident memory before and after. The server runs in its own process.`,
 consumer, each on its own server: one that syncs every write, one that does not. A round has --jobs samples.`,
 			bench.Options{Rounds: 5, Jobs: 300, Keys: 1},
 		},
+		{
+			"fleet", "Measure several replicas on one NATS cluster and one Redis, beside a bare loop",
+			`Runs three nats-servers, a Redis (redis-server must be installed) and as many replicas as --replicas says, one size after
+the other. Measures jobs per second to an api that answers at once, the processor time of each group of processes, the
+messages of NATS and the commands of Redis, a job and while the fleet is idle. Then it kills one replica with kill -9, and
+measures how long that replica's keys wait for their next call. Each replica is as on a machine of its own: the others
+learn of its death by its lease. All keys share a limit in Redis, which holds no call back. Every stream has three
+copies. The reference is a loop that reads such a stream and makes the same call, 64 at once, while no replica runs. All
+processes share this machine, so on few cores more replicas are not faster: look at what a job takes.`,
+			bench.Options{Rounds: 3, Jobs: 3000, Keys: 200, Replicas: []int{1, 2, 3, 5}},
+		},
 	} {
 		cmd.AddCommand(oneBenchCommand(b.name, b.short, b.long, b.o))
 	}
@@ -71,6 +82,7 @@ consumer, each on its own server: one that syncs every write, one that does not.
 }
 
 func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
+	o.Server = bench.Inside
 	if o.Seconds == 0 {
 		o.Seconds = 10
 	}
@@ -93,13 +105,17 @@ func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
 	} else {
 		f.IntVar(&o.Jobs, "jobs", o.Jobs, "jobs of a round, at most 1000000")
 	}
+	if name == "fleet" {
+		f.IntSliceVar(&o.Replicas, "replicas", o.Replicas, "the sizes to measure, in replicas, each from 1 to 10")
+	} else {
+		f.StringVar(&o.Server, "server", bench.Inside, "where the server runs: inside weir, beside it, or the URL of one without weir's streams")
+	}
 	if name == "dispatch" {
 		f.StringVar(&o.Redis, "redis", "", "the URL of a Redis: also measure limits in Redis beside limits in the process")
 	}
 	f.IntVar(&o.Keys, "keys", o.Keys, "number of keys, at most 1000000")
 	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, from 16 to 262144")
 	f.StringVar(&o.Durability, "durability", "always", "the server's durability: always or interval")
-	f.StringVar(&o.Server, "server", bench.Inside, "where the server runs: inside weir, beside it, or the URL of one without weir's streams")
 	f.StringVar(&o.Dir, "dir", "", "directory for the temporary stores (default: the system's directory for temporary files)")
 	o.As.Add(f, "the report as one JSON object")
 	return cmd

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/serve/admin"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,7 +40,7 @@ func (a *checkAhead) check() error {
 	case a.against == "":
 		return nil
 	}
-	span, err := config.ParseDuration(a.against)
+	span, err := grammar.ParseDuration(a.against)
 	if err != nil {
 		return fmt.Errorf("--against: %w", err)
 	}
@@ -68,7 +69,7 @@ func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection, present [
 }
 
 func (a *checkAhead) next(cmd *cobra.Command, c *connect.Connection) ([]outlook.Overflows, error) {
-	span, err := config.ParseDuration(a.against)
+	span, err := grammar.ParseDuration(a.against)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (a *checkAhead) next(cmd *cobra.Command, c *connect.Connection) ([]outlook.
 		Since: now.Add(-span), Now: now, Most: outlook.Bounds{Records: checkedRecords, Letters: checkedLetters, Keys: checkedKeys},
 	}
 	if a.file != "" {
-		if q.Config, err = readConfig(a.file); err != nil {
+		if q.Config, err = admin.ReadConfig(a.file); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/doctor"
 	"weir/cmd/weir/internal/ops/status"
@@ -28,7 +29,7 @@ cannot be reached; the other findings are printed all the same.`,
 		Example: "  weir doctor\n  weir doctor --json | jq 'select(.grade != \"ok\")'",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := config.ReadSettings()
+			settings, err := environment.Read()
 			if err != nil {
 				return cli.Usage(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 
 	"github.com/spf13/cobra"
 )
@@ -30,7 +30,7 @@ health check for containers, whose image has no other program. Exit code 0: it i
 		Example: "  weir health\n  weir health --live",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := config.ReadSettings()
+			settings, err := environment.Read()
 			if err != nil {
 				return cli.Usage(err)
 			}
@@ -51,7 +51,7 @@ health check for containers, whose image has no other program. Exit code 0: it i
 	return cmd
 }
 
-func askHealth(ctx context.Context, s *config.Settings, path string, out io.Writer) error {
+func askHealth(ctx context.Context, s *environment.Settings, path string, out io.Writer) error {
 	host, port, err := net.SplitHostPort(s.HTTPListen)
 	if err != nil {
 		return cli.Usage(fmt.Errorf("WEIR_HTTP_LISTEN: %w", err))

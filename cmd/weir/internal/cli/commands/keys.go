@@ -9,7 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/serve/admin"
@@ -61,7 +61,7 @@ func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) err
 func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
 	current, ok := admin.RunningConfig(cmd.Context(), c)
 	if !ok {
-		return checkAPIName(name)
+		return admin.CheckAPIName(name)
 	}
 	if _, found := current.API(name); !found {
 		return admin.ExplainNoAPI(cmd.Context(), c, name, current)
@@ -114,7 +114,7 @@ func keysTable(out io.Writer, buckets []schedule.KeyState) error {
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func rateText(r schedule.RateState) string {
-	return config.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
+	return grammar.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
 }
 
 // waitText formats a wait, "-" if it is unknown.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -53,7 +53,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 
 // meantOf suggests the name that is nearest to the given name. If none is near, it refers to the command's help.
 func meantOf(name string, names []string, before string, cmd *cobra.Command) string {
-	if near := config.Closest(name, names); near != "" {
+	if near := problem.Closest(name, names); near != "" {
 		return ": did you mean " + before + near + "?"
 	}
 	return "; see " + cmd.CommandPath() + " --help"

@@ -159,7 +159,7 @@ func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFi
 	t := &cli.Table{}
 	t.Row("result", fmt.Sprintf("of %s/%s, stored %s", r.API, cli.Visible(r.Key), cli.ClockTime(r.Stored)))
 	t.Row("outcome", "done with status "+strconv.Itoa(r.Status))
-	t.Row("took", tookText(r.Header)+", price "+r.Header.Get(ledger.HeaderPrice))
+	t.Row("took", jobstory.TookText(r.Header)+", price "+r.Header.Get(ledger.HeaderPrice))
 	if r.Header.Get(ledger.HeaderBody) == ledger.BodyCut {
 		t.Row("body", "only the beginning of the answer was kept (results.max_body)")
 	}

@@ -1,4 +1,4 @@
-// Package commands is weir's command line, with one file for each command. Run runs the program.
+// Package commands is weir's command line, with a file or a package for each command. Run runs the program.
 package commands
 
 import (
@@ -10,7 +10,9 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/commands/configuration"
 	"weir/cmd/weir/internal/cli/commands/letters"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/cli/commands/plans"
+	"weir/cmd/weir/internal/cli/commands/submission"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 
@@ -19,7 +21,7 @@ import (
 
 // classify returns an error with the exit code of wrong usage if err is about a configuration.
 func classify(err error) error {
-	var wrong *config.Errors
+	var wrong *problem.Errors
 	if errors.As(err, &wrong) || errors.Is(err, admin.ErrNoConfig) {
 		return cli.Usage(err)
 	}
@@ -73,10 +75,11 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	root.SetFlagErrorFunc(wrongFlag)
 	dead, configure := letters.Command(), configuration.Command()
 	dead.RunE, configure.RunE = group, group
-	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), topCommand(), submitCommand(), keysCommand(), showCommand(), jobsCommand(), jobCommand(),
-		pauseCommand(), resumeCommand(), cancelCommand(), dead, resultsCommand(), eventsCommand(), notifyCommand(), configure,
-		spendCommand(), verifyCommand(), planCommand(), monitoringCommand(), doctorCommand(), healthCommand(), benchCommand(), moveCommand(), sharesCommand(),
-		versionCommand(), fakeAPICommand(), natsServerCommand())
+	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), topCommand(), submission.Command(), keysCommand(),
+		showCommand(), jobsCommand(), jobCommand(), pauseCommand(), resumeCommand(), cancelCommand(), dead, resultsCommand(),
+		eventsCommand(), notifyCommand(), configure, spendCommand(), verifyCommand(), plans.Command(), monitoringCommand(),
+		doctorCommand(), healthCommand(), benchCommand(), moveCommand(), sharesCommand(), versionCommand(), fakeAPICommand(),
+		natsServerCommand())
 	addHelp(root)
 	addCompletion(root)
 	return root

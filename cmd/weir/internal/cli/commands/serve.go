@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/worker"
 
 	"github.com/spf13/cobra"
@@ -36,7 +36,7 @@ called. --moved says that the store is the newest one, copied to another disk af
 for one start only. ` + "`weir help store`" + ` describes backups and how to restore them.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := config.ReadSettings()
+			settings, err := environment.Read()
 			if err != nil {
 				return cli.Misconfigured(err)
 			}
@@ -58,7 +58,7 @@ for one start only. ` + "`weir help store`" + ` describes backups and how to res
 	return cmd
 }
 
-func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
+func serve(ctx context.Context, s *environment.Settings, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	told := &signals{log: log, to: supervisor{log}, cancel: cancel}

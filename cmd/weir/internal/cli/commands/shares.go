@@ -9,7 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/ops/shares"
 
 	"github.com/spf13/cobra"
@@ -32,7 +32,7 @@ run it again to go on. After a move, write the new shares into the configuration
 		Example: "  weir shares\n  weir shares acme\n  weir shares acme eu=50% us=50%",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			settings, err := config.ReadSettings()
+			settings, err := environment.Read()
 			if err != nil {
 				return cli.Usage(err)
 			}

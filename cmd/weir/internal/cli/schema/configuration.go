@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/field"
 )
 
 // object is a JSON object.
@@ -37,10 +38,10 @@ func encode(v any) []byte {
 
 // mapping returns the schema of a section. The schema allows a mapping with only the section's fields and, if it
 // requires none of them, null.
-func mapping(of config.Section) object {
+func mapping(of field.Table) object {
 	properties, required := object{}, []string{}
 	for _, f := range of.Fields {
-		if properties[f.Name] = field(f); f.Required && !f.Lent {
+		if properties[f.Name] = property(f); f.Required && !f.Lent {
 			required = append(required, f.Name)
 		}
 	}
@@ -52,8 +53,8 @@ func mapping(of config.Section) object {
 	return s
 }
 
-// field returns the schema of a field, with its default and with its description from the reference.
-func field(f config.Field) object {
+// property returns the schema of a field, with its default and with its description from the reference.
+func property(f field.Row) object {
 	var inner object
 	if f.Inner != nil {
 		inner = mapping(*f.Inner)

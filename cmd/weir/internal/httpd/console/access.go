@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
 // Role is a set of rights, which a request needs or has.
@@ -81,10 +82,10 @@ const rereadTokens = time.Second
 type Access struct {
 	own      digest // digest of the environment's token
 	hasOwn   bool
-	loopback bool                // only this machine can connect
-	auth     config.NATSAuth     // which users a loopback address admits without a token
-	self     int                 // the user id that weir runs as
-	named    func() *config.HTTP // the HTTP configuration in force; may return nil
+	loopback bool                 // only this machine can connect
+	auth     environment.NATSAuth // which users a loopback address admits without a token
+	self     int                  // the user id that weir runs as
+	named    func() *config.HTTP  // the HTTP configuration in force; may return nil
 	sessions sessions
 	failures failures
 
@@ -101,7 +102,7 @@ type knownToken struct {
 	digest digest
 }
 
-func newAccess(token string, loopback bool, auth config.NATSAuth, named func() *config.HTTP) *Access {
+func newAccess(token string, loopback bool, auth environment.NATSAuth, named func() *config.HTTP) *Access {
 	return &Access{own: digestOf(token), hasOwn: token != "", loopback: loopback, auth: auth, self: os.Geteuid(), named: named}
 }
 
@@ -129,13 +130,13 @@ func (a *Access) who(r *http.Request, now time.Time) Actor {
 // open reports whether requests need no token.
 func (a *Access) open() bool {
 	h := a.configured()
-	return a.loopback && a.auth != config.AuthRequired && !a.hasOwn && (h == nil || len(h.Tokens) == 0)
+	return a.loopback && a.auth != environment.AuthRequired && !a.hasOwn && (h == nil || len(h.Tokens) == 0)
 }
 
 // byUser returns the role of a request from this machine without a token. If the request's user is unknown, for example
 // because the request came through a proxy in another container, the user does not count as weir's own.
 func (a *Access) byUser(r *http.Request) Role {
-	if a.auth == config.AuthOpen || !tellsUsers {
+	if a.auth == environment.AuthOpen || !tellsUsers {
 		return Operator
 	}
 	uid, known := callerOf(r.Context()).user()

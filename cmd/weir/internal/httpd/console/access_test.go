@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/ingest/await"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,11 +27,11 @@ const token = "0123456789abcdef"
 // start starts a server on an address. The test may change the HTTP configuration that it returns.
 func start(t *testing.T, listen, token string) (*Server, *atomic.Pointer[config.HTTP]) {
 	t.Helper()
-	return startFor(t, listen, token, config.AuthOperators)
+	return startFor(t, listen, token, environment.AuthOperators)
 }
 
 // startFor is start with a setting of WEIR_NATS_AUTH.
-func startFor(t *testing.T, listen, token string, auth config.NATSAuth) (*Server, *atomic.Pointer[config.HTTP]) {
+func startFor(t *testing.T, listen, token string, auth environment.NATSAuth) (*Server, *atomic.Pointer[config.HTTP]) {
 	t.Helper()
 	named := &atomic.Pointer[config.HTTP]{}
 	s, err := Listen(Options{

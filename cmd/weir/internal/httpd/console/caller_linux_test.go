@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/ingest/await"
 
 	"golang.org/x/sys/unix"
@@ -99,7 +99,7 @@ func TestRootIsAnOperator(t *testing.T) {
 
 // TestWhomTheSettingsLetIn checks that with WEIR_NATS_AUTH=open all clients are operators, and with required none is.
 func TestWhomTheSettingsLetIn(t *testing.T) {
-	for auth, want := range map[config.NATSAuth]int{config.AuthOpen: 200, config.AuthOperators: 403, config.AuthRequired: 401} {
+	for auth, want := range map[environment.NATSAuth]int{environment.AuthOpen: 200, environment.AuthOperators: 403, environment.AuthRequired: 401} {
 		s, _ := startFor(t, "127.0.0.1:0", "", auth)
 		if res, body := askAs(t, s, stranger, request{path: "/api/v1/test/operator"}); res.StatusCode != want {
 			t.Errorf("with %s another user is answered %d %s", auth, res.StatusCode, body)

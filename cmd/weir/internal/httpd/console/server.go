@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/grammar"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -28,7 +30,7 @@ type Options struct {
 	// Auth decides what users of this machine may do at a loopback address while no token exists. With AuthOperators,
 	// weir's own user and root are operators, and other users may view and submit jobs. With AuthOpen, all users are
 	// operators. With AuthRequired, only probes are admitted.
-	Auth config.NATSAuth
+	Auth environment.NATSAuth
 	// Connections bounds the open connections. A further connection closes the one that has waited longest for a
 	// request.
 	Connections int
@@ -72,7 +74,7 @@ type Server struct {
 }
 
 // Listen opens the address. Clients that connect wait until Serve. Listen does not check whether other machines may
-// connect: config.Settings.Guarded does that. While there is no token, requests of other machines can reach only the
+// connect: environment.Settings.Guarded does that. While there is no token, requests of other machines can reach only the
 // probes.
 func Listen(o Options) (*Server, error) {
 	pages, err := pageRoutes()
@@ -83,7 +85,7 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w: if another program listens there, end it, or set WEIR_HTTP_LISTEN to another address", o.Listen, err)
 	}
-	access := newAccess(o.Token, config.IsLoopback(o.Listen), o.Auth, o.Named)
+	access := newAccess(o.Token, grammar.IsLoopback(o.Listen), o.Auth, o.Named)
 	bounded := &connections{Listener: listener, most: o.Connections, headers: o.HeaderBytes}
 	s := &Server{opts: o, listener: bounded, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
 	s.close = sync.OnceValue(s.closeNow)

@@ -11,6 +11,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/deadletter"
@@ -30,7 +31,7 @@ func askedAPI(t *testing.T, js jetstream.JetStream) *API {
 	}
 	a := New(Options{
 		Connection: &connect.Connection{Conn: js.Conn(), JetStream: js, Denied: &connect.Denials{}}, Config: func() *config.Config { return c },
-		Settings: &config.Settings{}, Log: slog.New(slog.DiscardHandler),
+		Settings: &environment.Settings{}, Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() {
 		if err := a.Close(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/ops/doctor"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
@@ -170,7 +170,7 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 // roster returns the dispatching replicas, so that questions wait for the answers of these only.
 func (o *overview) roster(ctx context.Context) admin.Roster {
 	here := ""
-	if o.Settings.Embedded() && o.Settings.Has(config.RoleDispatch) {
+	if o.Settings.Embedded() && o.Settings.Has(environment.RoleDispatch) {
 		here = o.Settings.Instance
 	}
 	return admin.MemberRoster(ctx, o.Connection, here)

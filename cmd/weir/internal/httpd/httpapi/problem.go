@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/serve/admin"
 
@@ -27,7 +27,7 @@ func problemOf(err error) *console.Problem {
 	}
 	status := http.StatusInternalServerError
 	var exit *cli.Exit
-	var wrong *config.Errors
+	var wrong *problem.Errors
 	switch {
 	case errors.As(err, &exit):
 		switch exit.Code {

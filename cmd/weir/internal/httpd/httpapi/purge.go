@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/deadview"
 )
 
@@ -27,7 +27,7 @@ func (l *deadLetters) purge(ctx context.Context, r *request) (any, error) {
 	}
 	var rate *bucket.Rate
 	if said.Rate != "" {
-		every, err := config.ParseRate(said.Rate)
+		every, err := grammar.ParseRate(said.Rate)
 		if err != nil {
 			return nil, badRequest("rate: %v", err)
 		}

@@ -6,7 +6,7 @@ import (
 	"encoding/base64"
 	"slices"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/deadletter"
 	"weir/ingest"
@@ -61,7 +61,7 @@ func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, a
 		}
 	}
 	var err error
-	if asked.Rate, err = config.ParseRate(cmp.Or(said.Rate, deadview.UsualRate)); err != nil {
+	if asked.Rate, err = grammar.ParseRate(cmp.Or(said.Rate, deadview.UsualRate)); err != nil {
 		return nil, badRequest("rate: %v", err)
 	}
 	if asked.Letters, err = said.choose(r); err != nil {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/ingest"
@@ -61,7 +61,7 @@ func (r *request) duration(name string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := config.ParseDuration(text)
+	d, err := grammar.ParseDuration(text)
 	if err != nil || d < 0 {
 		return 0, badRequest("%s %q is not a duration such as 200ms or 30s", name, text)
 	}

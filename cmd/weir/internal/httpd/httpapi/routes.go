@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/deadview"
@@ -19,11 +21,11 @@ import (
 type Options struct {
 	// Connection has weir's own rights. Only the API uses it, because answers may be large.
 	Connection *connect.Connection
-	Config     func() *config.Config      // returns the configuration in force on this replica
-	Scope      func() *config.SecretScope // which references a configuration may contain
+	Config     func() *config.Config // returns the configuration in force on this replica
+	Scope      func() *secret.Scope  // which references a configuration may contain
 	// Terms returns the present terms of apis, which redrives need.
 	Terms    func() func(api string) (deadletter.Terms, bool)
-	Settings *config.Settings
+	Settings *environment.Settings
 	Log      *slog.Logger
 }
 

@@ -11,6 +11,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/internal/ops/verify"
@@ -127,7 +128,7 @@ func (w *whatIf) candidate(r *request, sought bool) (*whatif.Candidate, error) {
 	}
 	key := &c.Rules.Key
 	if text := r.word("rate"); text != "" {
-		rate, err := config.ParseRate(text)
+		rate, err := grammar.ParseRate(text)
 		if err != nil {
 			return nil, badRequest("rate: %v", err)
 		}
@@ -158,7 +159,7 @@ func checkCandidate(c *whatif.Candidate, suggest, sought bool) error {
 	case key.Rate.Count == 0:
 		return badRequest("rate is missing, as in 10/s; or name an api")
 	case key.Rate.Burst > key.Rate.Count && key.Rate.Counts != bucket.ByTokens:
-		return badRequest("burst %d is more than %s may see in any period: say counts=token_bucket, or a smaller burst", key.Rate.Burst, config.FormatRate(key.Rate))
+		return badRequest("burst %d is more than %s may see in any period: say counts=token_bucket, or a smaller burst", key.Rate.Burst, grammar.FormatRate(key.Rate))
 	case key.Capacity < 1 && !suggest:
 		return badRequest("capacity is missing, a whole number from 1; or name an api")
 	case key.Capacity < 1:

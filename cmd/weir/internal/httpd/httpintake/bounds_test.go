@@ -12,6 +12,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/ingest"
@@ -51,7 +52,7 @@ func TestPostsAreBounded(t *testing.T) {
 	}
 	d.bodyWait = time.Hour
 	server, err := console.Listen(console.Options{
-		Listen: "127.0.0.1:0", Auth: config.AuthOperators, Named: func() *config.HTTP { return nil }, Gatherer: prometheus.NewRegistry(), Version: "1",
+		Listen: "127.0.0.1:0", Auth: environment.AuthOperators, Named: func() *config.HTTP { return nil }, Gatherer: prometheus.NewRegistry(), Version: "1",
 		Connections: 100, HeaderBytes: 1 << 20, Log: slog.New(slog.DiscardHandler),
 		Ready: func(context.Context) error { return nil }, Alive: func() error { return nil },
 	})

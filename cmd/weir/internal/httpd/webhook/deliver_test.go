@@ -15,6 +15,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/ingest/await"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -134,7 +135,7 @@ func TestPace(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	rate := func(text string) *config.Receiver {
-		r, err := config.ParseRate(text)
+		r, err := grammar.ParseRate(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,23 +1,16 @@
 package webhook
 
 import (
-	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"weir/bucket/natstest"
-	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -26,217 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
-
-const testSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
-
-// posted is a post as its receiver decodes it.
-type posted struct {
-	Type      string
-	Timestamp time.Time
-	Data      struct {
-		API, Key, Job, Outcome, Body, Detail, Billed, Price string
-		Base64                                              string `json:"body_base64"`
-		ContentType                                         string `json:"content_type"`
-		FinishedAt                                          string `json:"finished_at"`
-		Seq                                                 uint64
-		Status, Attempts, Calls, Redrives                   int
-		Cut                                                 bool
-		Answer                                              *struct{ Body string }
-	}
-	id string
-}
-
-// receiver receives the posts of the callbacks of two apis.
-type receiver struct {
-	*httptest.Server
-
-	mu     sync.Mutex // guards the fields below
-	answer func(p posted) int
-	tried  map[string]int // by id
-	taken  []posted
-}
-
-func newReceiver(t *testing.T) *receiver {
-	t.Helper()
-	verifier, err := standardwebhooks.NewWebhook(testSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &receiver{answer: func(posted) int { return http.StatusOK }, tried: map[string]int{}}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		p := posted{id: q.Header.Get("webhook-id")}
-		body, err := io.ReadAll(q.Body)
-		if err == nil {
-			err = verifier.Verify(body, q.Header)
-		}
-		if err == nil {
-			err = json.Unmarshal(body, &p)
-		}
-		if err != nil || q.Header.Get("Content-Type") != "application/json" || strings.Contains(p.id, ".") {
-			t.Errorf("a post with %v: %v: %.200s", q.Header, err, body)
-		}
-		r.mu.Lock()
-		r.tried[p.id]++
-		answer := r.answer
-		r.mu.Unlock()
-		status := answer(p)
-		if status == http.StatusOK {
-			r.mu.Lock()
-			r.taken = append(r.taken, p)
-			r.mu.Unlock()
-		}
-		w.WriteHeader(status)
-	}))
-	t.Cleanup(r.Close)
-	return r
-}
-
-// answers sets how the receiver answers.
-func (r *receiver) answers(how func(p posted) int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer = how
-}
-
-// took returns the accepted posts of an api, by job.
-func (r *receiver) took(api string) map[string]posted {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	jobs := map[string]posted{}
-	for _, p := range r.taken {
-		if p.Data.API == api {
-			jobs[p.Data.Job] = p
-		}
-	}
-	return jobs
-}
-
-// tries returns how often each id was posted.
-func (r *receiver) tries() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.tried)
-}
-
-// endsRig has the streams of ends, and senders for the callbacks of the apis pay and sms.
-type endsRig struct {
-	*receiver
-	t        *testing.T
-	js       jetstream.JetStream
-	kv       jetstream.KeyValue
-	config   *config.Config
-	registry *prometheus.Registry
-	senders  *Senders
-	running  context.Context // of the senders
-}
-
-func newEndsRig(t *testing.T) *endsRig {
-	t.Helper()
-	t.Setenv("HOOK_SECRET", testSecret)
-	r := &endsRig{receiver: newReceiver(t), t: t, js: natstest.JetStream(t)}
-	for name, subjects := range map[string]string{ledger.ResultsStream: "weir.results.>", deadletter.Stream: "weir.dead.>"} {
-		if _, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subjects}, AllowDirect: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var err error
-	if r.kv, err = r.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"}); err != nil {
-		t.Fatal(err)
-	}
-	const api = "  %s:\n    url: http://127.0.0.1:9/\n    callback: {url: %q, secret: \"${env:HOOK_SECRET}\", rate: 1000/s}\n    bucket: {rate: 1/s, capacity: 1}\n"
-	text := "apis:\n" + fmt.Sprintf(api, "pay", r.URL) + fmt.Sprintf(api, "sms", r.URL)
-	if r.config, err = config.Parse([]byte(text), config.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// start runs senders until the test ends, or until stop is called.
-func (r *endsRig) start() (stop func()) {
-	r.t.Helper()
-	if err := Begin(r.t.Context(), r.js, r.kv, r.config, 1); err != nil {
-		r.t.Fatal(err)
-	}
-	r.senders = r.newSenders(r.config, 1, slog.DiscardHandler)
-	ctx, cancel := context.WithCancel(r.t.Context())
-	r.running = ctx
-	ended := make(chan error, 1)
-	go func() { ended <- r.senders.Run(ctx) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			if err := await.Receive(r.t, "the end of the senders", ended); err != nil {
-				r.t.Error(err)
-			}
-		})
-	}
-	r.t.Cleanup(stop)
-	return stop
-}
-
-// newSenders returns the senders of a replica that follows this version of the configuration.
-func (r *endsRig) newSenders(c *config.Config, version uint64, log slog.Handler) *Senders {
-	r.registry = prometheus.NewRegistry()
-	return New(Options{
-		JetStream: r.js, Control: r.kv, Configured: func() *config.Config { return c }, Version: func() uint64 { return version }, Instance: "this",
-		Log: slog.New(log), Registerer: r.registry,
-	})
-}
-
-// result stores the result of a job and returns its sequence.
-func (r *endsRig) result(api, job string, body []byte) uint64 {
-	r.t.Helper()
-	return r.put(&nats.Msg{Subject: ledger.ResultSubject(api, "k"), Data: body, Header: nats.Header{
-		ingest.HeaderMsgID: {"result.WEIR_" + api + "_0." + job + ".17"}, ingest.HeaderJobID: {job}, ledger.HeaderOutcome: {ledger.Done},
-		ledger.HeaderStatus: {"200"}, ledger.HeaderAttempts: {"1"}, ledger.HeaderCalls: {"2"}, ledger.HeaderPrice: {"0.10"},
-		ledger.HeaderFinishedAt: {"2026-01-02T15:04:05Z"}, ingest.HeaderRedrives: {"3"}, "Content-Type": {"text/plain"},
-	}})
-}
-
-// letter stores the letter of a job and returns its sequence.
-func (r *endsRig) letter(api, job string) uint64 {
-	r.t.Helper()
-	l := deadletter.Letter{
-		API: api, Key: "k", JobID: job, Origin: "WEIR_" + api + "_0." + job + ".17", Reason: deadletter.Rejected, Detail: "the api answered 400",
-		Body: []byte("the job's own"), At: time.Now(), Attempts: 1, Status: 400, Billed: deadletter.NotBilled,
-		Answer: &deadletter.Answer{Status: 400, Body: []byte("no such customer")},
-	}
-	return r.put(l.Message())
-}
-
-func (r *endsRig) put(msg *nats.Msg) uint64 {
-	r.t.Helper()
-	ack, err := r.js.PublishMsg(r.t.Context(), msg)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return ack.Sequence
-}
-
-// noted returns the stored position of a feed.
-func (r *endsRig) noted(feed string) (e entry) {
-	r.t.Helper()
-	stored, err := r.kv.Get(r.t.Context(), "callback."+feed+".position")
-	if err == nil {
-		err = json.Unmarshal(stored.Value(), &e)
-	}
-	if err != nil {
-		r.t.Fatalf("the position of %s: %v", feed, err)
-	}
-	return e
-}
-
-// position stores a position for a feed.
-func (r *endsRig) position(feed string, e entry) {
-	r.t.Helper()
-	if _, err := r.kv.Put(r.t.Context(), "callback."+feed+".position", mustMarshal(e)); err != nil {
-		r.t.Fatal(err)
-	}
-}
 
 // TestEndsArePosted checks that every end is posted once and signed. Its id derives from the job's origin, and its
 // fields are those of results and letters elsewhere. A body that is not UTF-8 is in base64, and a long one is cut.

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/deadletter"
 )
 
@@ -223,7 +224,7 @@ func (g *group) when(collected time.Duration, now time.Time) string {
 	case recent && collected == time.Minute:
 		return " in the last minute"
 	case recent:
-		return " in the last " + config.FormatDuration(collected)
+		return " in the last " + grammar.FormatDuration(collected)
 	}
 	return " between " + first.Format(time.RFC3339) + " and " + last.Format(time.RFC3339)
 }

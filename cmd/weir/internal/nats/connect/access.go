@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
 // Options returns the options of a connection to an external server: inbox, TLS and sign-in.
-func Options(s *config.Settings) []nats.Option {
+func Options(s *environment.Settings) []nats.Option {
 	var opts []nats.Option
 	if s.NATSInbox != "" {
 		opts = append(opts, nats.CustomInboxPrefix(s.NATSInbox))

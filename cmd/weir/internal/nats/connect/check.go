@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
 // leastServer is the first version of nats-server that weir works with. It has batches that are stored with one fsync,
@@ -28,7 +29,7 @@ type Check struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Denied    *Denials
-	Settings  *config.Settings
+	Settings  *environment.Settings
 	Config    *config.Config // nil if the configuration comes from NATS, where it is checked when it is read
 	Log       *slog.Logger
 

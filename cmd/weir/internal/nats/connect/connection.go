@@ -11,7 +11,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,7 +43,7 @@ type Connection struct {
 
 // Dial connects to the server that the environment names.
 func Dial() (*Connection, error) {
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -62,7 +62,7 @@ func With(do func(c *Connection) error) error {
 
 // DialAs connects as the settings say. It tries up to three times: with the credentials of the data directory, without
 // found credentials, and as the operator whose credentials the server names. It gives up if the first try times out.
-func DialAs(settings *config.Settings) (*Connection, error) {
+func DialAs(settings *environment.Settings) (*Connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
 		url = listening(settings.NATSListen)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
 // Whereabouts is the subject on which a server embedded in a weir describes itself, if it separates producers from
@@ -45,7 +45,7 @@ const OperatorCreds = "operator.creds"
 
 // mayOperate reports whether weir may use credentials that it finds on this machine: the settings have no credentials,
 // and the server is on this machine.
-func mayOperate(s *config.Settings) bool {
+func mayOperate(s *environment.Settings) bool {
 	if s.SignsIn() {
 		return false
 	}
@@ -66,7 +66,7 @@ func mayOperate(s *config.Settings) bool {
 
 // ownCredentials returns the credentials of the data directory, for a command that runs beside a weir with its own
 // server. It returns nil if there are none, or if this user may not read them.
-func ownCredentials(s *config.Settings) nats.Option {
+func ownCredentials(s *environment.Settings) nats.Option {
 	if !mayOperate(s) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func ownCredentials(s *config.Settings) nats.Option {
 // Found returns the credentials of the file that an embedded server on this machine names. It returns nil if the
 // settings have credentials, or if this user may not read the file. nats.go reads the file for each connection and does
 // not send the key: the key signs the server's challenge.
-func Found(s *config.Settings, inside Inside) nats.Option {
+func Found(s *environment.Settings, inside Inside) nats.Option {
 	if inside.OperatorCreds == "" || !mayOperate(s) {
 		return nil
 	}

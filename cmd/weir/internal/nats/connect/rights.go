@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"weir/bucket/lease"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
 // permissions are a user's rights as the server reports them.
@@ -53,7 +53,7 @@ func (p *permissions) missing(r rights) []string {
 
 // workerRights returns the rights that a worker needs from its start on. The role of deploy/nats has a few more, for
 // operators' commands by the same user.
-func workerRights(s *config.Settings) rights {
+func workerRights(s *environment.Settings) rights {
 	inbox := s.NATSInbox
 	if inbox == "" {
 		inbox = "_INBOX"
@@ -65,10 +65,10 @@ func workerRights(s *config.Settings) rights {
 		},
 		subscribe: []string{inbox + ".>", "$SRV.>"},
 	}
-	if s.Has(config.RoleIngest) {
+	if s.Has(environment.RoleIngest) {
 		r.subscribe = append(r.subscribe, "weir.jobs.>", "weir.operator.redrive.>")
 	}
-	if s.Has(config.RoleDispatch) {
+	if s.Has(environment.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")
 	}
 	streams := append(CommonStreams(), "*") // for apis that are added later

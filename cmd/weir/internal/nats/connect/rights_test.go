@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -40,8 +40,8 @@ func TestRightsThatAreMissing(t *testing.T) {
 // TestRightsByRole checks that a replica that only accepts jobs needs no right to answer operators, and that a replica
 // that only dispatches needs no right to accept jobs.
 func TestRightsByRole(t *testing.T) {
-	intake := workerRights(&config.Settings{Roles: []config.Role{config.RoleIngest}}).subscribe
-	dispatch := workerRights(&config.Settings{Roles: []config.Role{config.RoleDispatch}, NATSInbox: "_INBOX.w"}).subscribe
+	intake := workerRights(&environment.Settings{Roles: []environment.Role{environment.RoleIngest}}).subscribe
+	dispatch := workerRights(&environment.Settings{Roles: []environment.Role{environment.RoleDispatch}, NATSInbox: "_INBOX.w"}).subscribe
 	if !slices.Contains(intake, "weir.jobs.>") || slices.Contains(intake, "weir.operator.>") || !slices.Contains(intake, "_INBOX.>") {
 		t.Errorf("an intake subscribes to %v", intake)
 	}
@@ -66,7 +66,7 @@ func TestRoleHasTheRights(t *testing.T) {
 	}
 	given := opts.Users[at].Permissions
 	may := permissions{Publish: &subjects{Allow: given.Publish.Allow}, Subscribe: &subjects{Allow: given.Subscribe.Allow}}
-	s := &config.Settings{Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, NATSInbox: "_INBOX.worker"}
+	s := &environment.Settings{Roles: []environment.Role{environment.RoleDispatch, environment.RoleIngest}, NATSInbox: "_INBOX.worker"}
 	if missing := append(may.missing(workerRights(s)), may.missing(gateRights())...); len(missing) > 0 {
 		t.Errorf("the role worker may not %q", missing)
 	}

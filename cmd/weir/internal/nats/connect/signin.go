@@ -6,7 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/secret"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -34,7 +35,7 @@ func said(by string, option nats.Option) nats.Option {
 }
 
 // signIn returns the options that sign in: one of user, credentials file, nkey or JWT, and also a token if one is set.
-func signIn(s *config.Settings) []nats.Option {
+func signIn(s *environment.Settings) []nats.Option {
 	var opts []nats.Option
 	in := s.NATSSignIn
 	switch {
@@ -60,7 +61,7 @@ func signIn(s *config.Settings) []nats.Option {
 }
 
 // Secured returns the options for TLS, with the certificate that weir presents.
-func Secured(s *config.Settings) []nats.Option {
+func Secured(s *environment.Settings) []nats.Option {
 	var opts []nats.Option
 	if s.NATSCA != "" {
 		opts = append(opts, said(s.SaidBy("WEIR_NATS_CA"), nats.RootCAs(s.NATSCA)))
@@ -110,7 +111,7 @@ func nkeyOption(path string) nats.Option {
 
 // userOption signs in with a user and a password. Values from files are read again for each connection. If a file
 // cannot be read then, the values that were read last are used.
-func userOption(user, password config.Secret) nats.Option {
+func userOption(user, password secret.Value) nats.Option {
 	return func(o *nats.Options) error {
 		name, err := word(user)()
 		if err != nil {
@@ -133,7 +134,7 @@ func userOption(user, password config.Secret) nats.Option {
 }
 
 // jwtOption signs in with a user's JWT and the seed of its key. A bearer JWT needs no seed.
-func jwtOption(jwt, seed config.Secret) nats.Option {
+func jwtOption(jwt, seed secret.Value) nats.Option {
 	return func(o *nats.Options) error {
 		sign := func(nonce []byte) ([]byte, error) {
 			if !seed.IsSet() {
@@ -159,9 +160,9 @@ func jwtOption(jwt, seed config.Secret) nats.Option {
 
 // word returns a function that resolves a template that may refer to files or variables. An empty template resolves to
 // "".
-func word(of config.Secret) func() (string, error) {
+func word(of secret.Value) func() (string, error) {
 	return func() (string, error) {
-		template, err := config.ParseTemplate(of.Reveal())
+		template, err := secret.ParseTemplate(of.Reveal())
 		if err != nil {
 			return "", err
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/ingest/await"
 
 	"github.com/nats-io/jwt/v2"
@@ -112,7 +112,7 @@ func TestPasswordIsReadAgain(t *testing.T) {
 	t.Setenv("WEIR_NATS_URL", ns.ClientURL())
 	t.Setenv("WEIR_NATS_USER", "weir")
 	t.Setenv("WEIR_NATS_PASSWORD", "${file:"+file+"}")
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		t.Fatal(err)
 	}

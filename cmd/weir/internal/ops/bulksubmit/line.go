@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -205,7 +205,7 @@ func readTimes(job *ingest.Submission, f *form) error {
 		job.Deadline = at
 		return nil
 	}
-	if job.Within, err = config.ParseDuration(f.Deadline); err != nil || job.Within == 0 {
+	if job.Within, err = grammar.ParseDuration(f.Deadline); err != nil || job.Within == 0 {
 		return fmt.Errorf("deadline %q is neither an RFC 3339 time nor a duration like 30s", f.Deadline)
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -97,7 +97,7 @@ func ReadTime(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return at, nil
 	}
-	ago, err := config.ParseDuration(text)
+	ago, err := grammar.ParseDuration(text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time such as %s nor a duration such as 2h or 1d", text, now.UTC().Format(time.RFC3339))
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/deadletter"
 )
 
@@ -45,7 +45,7 @@ func (s *Store) PlanPurge(ctx context.Context, of Selection, rate *bucket.Rate) 
 	}
 	p := &Purge{
 		DryRun: true, Letters: found.Letters, Bytes: found.Bytes, Oldest: new(found.Oldest.UTC()), Newest: new(found.Newest.UTC()),
-		Billed: found.Billed, MaybeBilled: found.Maybe, Cost: config.Money(0).String(), store: s, of: of, scope: scope, rate: rate,
+		Billed: found.Billed, MaybeBilled: found.Maybe, Cost: grammar.Money(0).String(), store: s, of: of, scope: scope, rate: rate,
 	}
 	if rate != nil {
 		p.DurationMS = int64(float64(found.Letters-1) * rate.Per.Seconds() * 1e3 / float64(rate.Count))

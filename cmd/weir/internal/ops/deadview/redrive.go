@@ -13,7 +13,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -132,12 +132,12 @@ func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api st
 // Shown returns the plan in its JSON form.
 func (p *PlannedRedrive) Shown() RedrivePlan {
 	shown := RedrivePlan{
-		DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: config.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
-		BilledCost: config.Money(p.BilledBeforeCost).String(), MaybeBilled: p.MaybeBilled, DurationMS: p.Duration().Milliseconds(),
-		Rate: config.FormatRate(p.asked.Rate), Slowest: p.Slowest, NoRoom: p.NoRoom, Overflow: p.Overflow, Settled: p.Settled, Skipped: p.Skipped,
+		DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: grammar.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
+		BilledCost: grammar.Money(p.BilledBeforeCost).String(), MaybeBilled: p.MaybeBilled, DurationMS: p.Duration().Milliseconds(),
+		Rate: grammar.FormatRate(p.asked.Rate), Slowest: p.Slowest, NoRoom: p.NoRoom, Overflow: p.Overflow, Settled: p.Settled, Skipped: p.Skipped,
 	}
 	if p.Roomy != nil {
-		shown.RoomyRate = config.FormatRate(*p.Roomy)
+		shown.RoomyRate = grammar.FormatRate(*p.Roomy)
 	}
 	if !p.Oldest.IsZero() {
 		shown.Oldest = new(p.Oldest.UTC())

@@ -9,7 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/deadletter"
 )
@@ -90,9 +90,9 @@ type RedriveTask struct {
 func TellTask(t *deadletter.Task) RedriveTask {
 	p := &t.Progress
 	told := RedriveTask{
-		Name: t.Name, State: t.State(), By: t.By, Created: t.Created, Selection: t.Said, Rate: config.FormatRate(t.Rate()),
+		Name: t.Name, State: t.State(), By: t.By, Created: t.Created, Selection: t.Said, Rate: grammar.FormatRate(t.Rate()),
 		Priority: cmp.Or(t.Priority, deadletter.RedrivePriority.String()), Letters: t.Letters,
-		Total: t.Total, Cost: config.Money(t.Cost).String(), Done: p.Tally.Done() + t.Gone(), Tally: p.Tally, Gone: t.Gone(), Worker: p.Worker,
+		Total: t.Total, Cost: grammar.Money(t.Cost).String(), Done: p.Tally.Done() + t.Gone(), Tally: p.Tally, Gone: t.Gone(), Worker: p.Worker,
 		StoppedBy: t.StoppedBy, Edited: t.Edit != nil,
 	}
 	if told.Skipped == nil {

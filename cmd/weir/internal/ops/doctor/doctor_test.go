@@ -12,11 +12,12 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 )
 
 // examine checks a configuration on this machine, without a server.
-func examine(t *testing.T, s *config.Settings, yaml string) []Finding {
+func examine(t *testing.T, s *environment.Settings, yaml string) []Finding {
 	t.Helper()
 	c, err := config.Parse([]byte(yaml), config.Options{Name: "test"})
 	if err != nil {
@@ -60,7 +61,7 @@ func TestFindings(t *testing.T) {
 	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secured.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &config.Settings{DataDir: dir, Durability: config.DurabilityInterval}
+	s := &environment.Settings{DataDir: dir, Durability: environment.DurabilityInterval}
 	found := examine(t, s, fmt.Sprintf(`
 apis:
   good:
@@ -137,7 +138,7 @@ apis:
 func TestRedisThatIsNotThere(t *testing.T) {
 	t.Setenv("WEIR_REDIS_URL", "redis://:secret@127.0.0.1:1/0")
 	t.Setenv("WEIR_DATA_DIR", filepath.Join(t.TempDir(), "none"))
-	s, err := config.ReadSettings()
+	s, err := environment.Read()
 	if err != nil {
 		t.Fatal(err)
 	}

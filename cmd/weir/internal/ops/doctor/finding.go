@@ -6,6 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/status"
 )
@@ -29,7 +30,7 @@ type Finding struct {
 
 // Options are what to examine. Config and Status may be nil.
 type Options struct {
-	Settings   *config.Settings
+	Settings   *environment.Settings
 	Connection *connect.Connection // nil if the server cannot be reached
 	Config     *config.Config
 	Confirmed  map[string]string // the revision of each vendor's profile when the running configuration was applied
@@ -93,7 +94,7 @@ func (e *examination) environment() {
 	for _, p := range e.Settings.Warnings {
 		e.watch(p.Fix, "%s: %s", p.Path, p.Message)
 	}
-	if e.Settings.Embedded() && e.Settings.Durability == config.DurabilityInterval {
+	if e.Settings.Embedded() && e.Settings.Durability == environment.DurabilityInterval {
 		e.watch("set WEIR_DURABILITY=always", "WEIR_DURABILITY is interval: a power cut may lose jobs accepted in the last second")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 )
@@ -21,7 +22,7 @@ func (e *examination) limits() {
 		return
 	}
 	before := len(e.findings)
-	for _, p := range append(append([]config.Problem{}, e.Config.Warnings...), e.Config.MissingSecrets(nil)...) {
+	for _, p := range append(append([]problem.Problem{}, e.Config.Warnings...), e.Config.MissingSecrets(nil)...) {
 		e.watch(p.Fix, "%s: %s", p.Path, p.Message)
 	}
 	for i := range e.Config.APIs {

@@ -2,10 +2,12 @@ package jobstory
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
+	"weir/cmd/weir/internal/cli"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -100,4 +102,29 @@ func (j *Job) ResultSeq() (seq uint64) {
 		}
 	}
 	return seq
+}
+
+// TookText formats how long a job waited for its last call, and how long after that the job was done, by the headers of
+// its end. If the job got the answer of another job, TookText names that job.
+func TookText(h nats.Header) string {
+	at := func(name string) time.Time {
+		t, err := time.Parse(time.RFC3339Nano, h.Get(name))
+		if err != nil {
+			return time.Time{}
+		}
+		return t
+	}
+	called := at(ledger.HeaderCalledAt)
+	if of := h.Get(ledger.HeaderReused); of != "" {
+		finished := at(ledger.HeaderFinishedAt)
+		return fmt.Sprintf("no call, waited %s for the answer of job %s, which is %s old",
+			cli.Brief(finished.Sub(at(ledger.HeaderAcceptedAt))),
+			cli.Visible(of), cli.Brief(finished.Sub(called)))
+	}
+	calls := h.Get(ledger.HeaderCalls) + " calls"
+	if calls == "1 calls" {
+		calls = "1 call"
+	}
+	return fmt.Sprintf("%s, waited %s, done %s after the call began", calls, cli.Brief(called.Sub(at(ledger.HeaderAcceptedAt))),
+		cli.Brief(at(ledger.HeaderFinishedAt).Sub(called)))
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/embedded"
 
@@ -73,7 +74,7 @@ func Run(ctx context.Context, f Options) error {
 		told.Bytes += s.State.Bytes
 	}
 	err = f.Confirm(fmt.Sprintf("Move %s with %s (%s) from %s to %s, with %s?", cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"),
-		config.FormatSize(int64(told.Bytes)), m.from.At, m.to.At, cli.Count(m.replicas, "replica")))
+		grammar.FormatSize(int64(told.Bytes)), m.from.At, m.to.At, cli.Count(m.replicas, "replica")))
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func Run(ctx context.Context, f Options) error {
 
 // openMove reads the settings and connects to both ends.
 func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error) {
-	settings, err := config.ReadSettingsFor(f.To)
+	settings, err := environment.ReadFor(f.To)
 	if err != nil {
 		return nil, nil, cli.Usage(err)
 	}
@@ -113,7 +114,7 @@ func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error)
 }
 
 // openSource connects to the source. If the source is a directory, it starts a server there.
-func (m *mover) openSource(ctx context.Context, f Options, settings *config.Settings) (stop func(), err error) {
+func (m *mover) openSource(ctx context.Context, f Options, settings *environment.Settings) (stop func(), err error) {
 	var opts []nats.Option
 	if inbox := settings.NATSInbox; inbox != "" {
 		opts = append(opts, nats.CustomInboxPrefix(inbox))
@@ -188,7 +189,7 @@ func (m *mover) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w; nothing is lost: run the same command again, or --abandon", err)
 		}
-		m.talk("%d of %d: %s, %s, %s sent", i+1, len(m.streams), s.Config.Name, cli.Count(s.State.Msgs, "message"), config.FormatSize(sent))
+		m.talk("%d of %d: %s, %s, %s sent", i+1, len(m.streams), s.Config.Name, cli.Count(s.State.Msgs, "message"), grammar.FormatSize(sent))
 	}
 	if err := m.verify(ctx); err != nil {
 		return err

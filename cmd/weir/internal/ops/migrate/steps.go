@@ -12,7 +12,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 )
@@ -75,7 +75,7 @@ func (m *mover) refuseContent(ctx context.Context) error {
 // checkTarget checks that weir could run on the target, and that the target takes the source's streams.
 func (m *mover) checkTarget(ctx context.Context) error {
 	check := connect.Check{
-		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &config.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
+		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &environment.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
 	}
 	if v, err := admin.CurrentVersion(ctx, m.from); err == nil {
 		check.Config = v.Config

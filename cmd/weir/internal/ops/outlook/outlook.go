@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/whatif"
 )
 
@@ -237,7 +237,7 @@ func (o *Outlook) addRates(ctx context.Context, parts, sought []whatif.Part, pro
 	}
 	for i, a := range o.APIs {
 		if factor > 0 && a.Present.Overflowed > 0 {
-			a.Rate = config.FormatRate(parts[i].Candidate.Faster(factor).Rules.Key.Rate)
+			a.Rate = grammar.FormatRate(parts[i].Candidate.Faster(factor).Rules.Key.Rate)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/whatif"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -271,7 +272,7 @@ func TestRateIsEnoughOnAllDays(t *testing.T) {
 	if err := o.addRates(t.Context(), parts, sought, func(int) {}); err != nil {
 		t.Fatal(err)
 	}
-	rate, err := config.ParseRate(o.APIs[0].Rate)
+	rate, err := grammar.ParseRate(o.APIs[0].Rate)
 	if err != nil {
 		t.Fatalf("the rate %q: %v", o.APIs[0].Rate, err)
 	}

@@ -9,20 +9,20 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 )
 
 // Reach holds connections to sites. It is not safe for concurrent use.
 type Reach struct {
-	settings *config.Settings
+	settings *environment.Settings
 	open     map[string]*connect.Connection // by site
 	own      string                         // the site of the server that commands use by default, once it is known
 }
 
 // NewReach returns a Reach to the sites that the settings name. It opens no connection.
-func NewReach(settings *config.Settings) *Reach {
+func NewReach(settings *environment.Settings) *Reach {
 	return &Reach{settings: settings, open: map[string]*connect.Connection{}}
 }
 
@@ -46,7 +46,7 @@ func (r *Reach) To(ctx context.Context, site string) (*connect.Connection, error
 	if c := r.open[site]; c != nil {
 		return c, nil
 	}
-	i := slices.IndexFunc(r.settings.Sites, func(s config.SiteAt) bool { return s.Site == site })
+	i := slices.IndexFunc(r.settings.Sites, func(s environment.SiteAt) bool { return s.Site == site })
 	if i < 0 {
 		if name, c, err := r.Own(ctx); err == nil && name == site {
 			return c, nil
@@ -54,7 +54,7 @@ func (r *Reach) To(ctx context.Context, site string) (*connect.Connection, error
 		return nil, cli.Usage(fmt.Errorf("WEIR_SITES does not say where site %s is: set WEIR_SITES=%s, with the names of contexts of the nats command, or addresses",
 			site, r.example(site)))
 	}
-	settings, err := config.ReadSettingsOf(r.settings.Sites[i])
+	settings, err := environment.ReadOf(r.settings.Sites[i])
 	if err != nil {
 		return nil, cli.Usage(err)
 	}

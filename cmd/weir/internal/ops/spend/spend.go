@@ -12,6 +12,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher/ledger"
@@ -236,7 +237,7 @@ func (a *adder) openBudgets() (from time.Time) {
 		rules := api.CallRules()
 		for k := range rules.Shared {
 			if l := &rules.Shared[k]; l.Budget != nil {
-				b := &Budget{API: api.Name, Limit: l.Name, limit: l, Budget: config.Money(l.Budget.Count).String(), Shadow: l.Shadow}
+				b := &Budget{API: api.Name, Limit: l.Name, limit: l, Budget: grammar.Money(l.Budget.Count).String(), Shadow: l.Shadow}
 				b.From, b.Until = window(l, a.Now)
 				if b.From.Before(from) {
 					from = b.From

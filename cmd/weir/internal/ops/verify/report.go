@@ -12,7 +12,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
@@ -256,7 +256,7 @@ func limitOf(l bucket.Limit, c *bucket.Checking) LimitReport {
 	}
 	switch l.Kind() {
 	case bucket.KindRate:
-		j.Per, j.BurstAllowed = "per "+config.FormatDuration(l.Rate.Per), l.Rate.Burst
+		j.Per, j.BurstAllowed = "per "+grammar.FormatDuration(l.Rate.Per), l.Rate.Burst
 		if v.Outcome == bucket.Fail && v.Worst <= v.Allowed && l.Rate.Counted() == bucket.ByWindow {
 			j.late = time.Duration((v.Burst - float64(l.Rate.Burst)) / float64(l.Rate.Count) * float64(l.Rate.Per))
 		}
@@ -273,7 +273,7 @@ func quotaPer(q bucket.Quota) string {
 	if q.Window == bucket.Calendar {
 		return "per " + string(q.Unit)
 	}
-	return "per " + config.FormatDuration(q.Per)
+	return "per " + grammar.FormatDuration(q.Per)
 }
 
 // worse reports whether the findings about a limit are worse for the key of a than for the key of b. The verdict

@@ -94,17 +94,20 @@ func TestVerdicts(t *testing.T) {
 		c.Call, c.Idempotency = 2, key
 		return c
 	}
+	pushedBack := call(1, 2*time.Second, 0)
+	pushedBack.Call, pushedBack.Outcome, pushedBack.Final = 2, ledger.PushedBack, false
 	for what, of := range map[string]struct {
 		calls []*ledger.Record
 		want  bucket.Outcome
 	}{
-		"steady":                         {[]*ledger.Record{call(1, 0, 0), call(2, 2*time.Second, 0)}, bucket.Pass},
-		"together":                       {[]*ledger.Record{call(1, 0, 0), call(2, 100*time.Millisecond, 0)}, bucket.Fail},
-		"steady, and they end together":  {[]*ledger.Record{call(1, 0, 2*time.Second), call(2, 2*time.Second, 0)}, bucket.Pass},
-		"together, and they end apart":   {[]*ledger.Record{call(1, 0, 0), call(2, 100*time.Millisecond, 2*time.Second)}, bucket.Fail},
-		"again under its key":            {[]*ledger.Record{call(1, 0, 0), again("Idempotency-Key@0")}, bucket.Pass},
-		"again under another":            {[]*ledger.Record{call(1, 0, 0), again("Other-Key@0")}, bucket.Fail},
-		"recorded when others were long": {late, bucket.Inconclusive},
+		"steady":                          {[]*ledger.Record{call(1, 0, 0), call(2, 2*time.Second, 0)}, bucket.Pass},
+		"together":                        {[]*ledger.Record{call(1, 0, 0), call(2, 100*time.Millisecond, 0)}, bucket.Fail},
+		"steady, and they end together":   {[]*ledger.Record{call(1, 0, 2*time.Second), call(2, 2*time.Second, 0)}, bucket.Pass},
+		"together, and they end apart":    {[]*ledger.Record{call(1, 0, 0), call(2, 100*time.Millisecond, 2*time.Second)}, bucket.Fail},
+		"again under its key":             {[]*ledger.Record{call(1, 0, 0), again("Idempotency-Key@0")}, bucket.Pass},
+		"again under another":             {[]*ledger.Record{call(1, 0, 0), again("Other-Key@0")}, bucket.Fail},
+		"pushed back, then under another": {[]*ledger.Record{call(1, 0, 0), pushedBack, again("Other-Key@0")}, bucket.Fail},
+		"recorded when others were long":  {late, bucket.Inconclusive},
 	} {
 		r := newReplay(api, time.Time{}, Bounds{})
 		for _, c := range of.calls {

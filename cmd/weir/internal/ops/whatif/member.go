@@ -63,7 +63,7 @@ func (m *member) arrive(number int, copied uint64) {
 	m.out.jobs++
 	m.out.keys[a.key].Jobs++
 	limits := m.policy.LimitsOf(key)
-	if q := m.s.Find(key); q != nil {
+	if q := m.s.Queues.Find(key); q != nil {
 		depth = q.Depth()
 	}
 	switch {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 )
 
 // Outcome is what a candidate would have done to a trace.
@@ -101,7 +101,7 @@ func (t *tally) outcome(trace *Trace, c *Candidate) *Outcome {
 	slices.Sort(t.waits)
 	key := &c.Rules.Key
 	o := &Outcome{
-		Rate: config.FormatRate(key.Rate), Burst: key.Rate.Burst, Counts: key.Rate.Counted(), Capacity: key.Capacity, Keys: trace.Keys(),
+		Rate: grammar.FormatRate(key.Rate), Burst: key.Rate.Burst, Counts: key.Rate.Counted(), Capacity: key.Capacity, Keys: trace.Keys(),
 		Jobs: t.jobs, Accepted: t.accepted, Overflowed: t.overflowed, Refused: t.refused, OverBudget: t.overBudget, Called: len(t.waits),
 		Wait: Waits{P50: t.quantile(50), P95: t.quantile(95), P99: t.quantile(99), Max: t.quantile(100)},
 		keys: t.keys,

@@ -10,7 +10,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
@@ -67,7 +67,7 @@ func ReadLasting(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	lasts, err := config.ParseDuration(text)
+	lasts, err := grammar.ParseDuration(text)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a duration such as 90s, 2h or 1d", text)
 	}

@@ -9,7 +9,9 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
+	"weir/ingest"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -52,7 +54,7 @@ func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, e
 	if !errors.Is(err, errNeverApplied) {
 		return store, err
 	}
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		return store, cli.Usage(err)
 	}
@@ -102,4 +104,21 @@ func ReadFile(file string) ([]byte, error) {
 		return nil, cli.Usage(fmt.Errorf("configuration: %w", err))
 	}
 	return text, nil
+}
+
+// CheckAPIName fails if no api can have this name.
+func CheckAPIName(name string) error {
+	if err := ingest.CheckAPI(name); err != nil {
+		return cli.NotFound(fmt.Errorf("there is no api %.80q: %w", name, err))
+	}
+	return nil
+}
+
+// ReadConfig reads a configuration file, and parses it for no site.
+func ReadConfig(file string) (*config.Config, error) {
+	text, err := ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return config.Parse(text, config.Options{Name: file})
 }

@@ -11,7 +11,7 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher"
@@ -38,7 +38,9 @@ type ReplicaStatus struct {
 }
 
 // TakesJobs reports whether the replica also has the role ingest.
-func (r *ReplicaStatus) TakesJobs() bool { return slices.Contains(r.Roles, string(config.RoleIngest)) }
+func (r *ReplicaStatus) TakesJobs() bool {
+	return slices.Contains(r.Roles, string(environment.RoleIngest))
+}
 
 // APIStatus describes one api as a replica sees it, with the levels of the api's shared limits. The use of rates and of
 // calls in flight counts only this replica's calls.

@@ -25,9 +25,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Options of a Server. All are required except MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
+// Options of a Server. All are required except Monitor, MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
 type Options struct {
 	Listen     string // host:port, port 0 for any
+	Monitor    string // host:port of the server's own counts over HTTP, port 0 for any; "": no such listener
 	Dir        string // directory of the store
 	SyncAlways bool   // every write is synced before it is acknowledged; if false, the server syncs every second
 	Flushes    bool   // with SyncAlways: if the Server has a Disk, the caller flushes with it before every answer
@@ -71,16 +72,9 @@ var ErrNotHere = errors.New("the server inside weir runs on Linux, macOS and Fre
 
 // Start starts the server and blocks until it accepts clients. It fails if ctx ends first.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	host, port, err := net.SplitHostPort(o.Listen)
+	host, port, err := address(o.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("WEIR_NATS_LISTEN %q: %w", o.Listen, err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return nil, fmt.Errorf("WEIR_NATS_LISTEN %q: the port is not a number", o.Listen)
-	}
-	if number == 0 {
-		number = server.RANDOM_PORT
+		return nil, fmt.Errorf("WEIR_NATS_LISTEN %w", err)
 	}
 	lock, err := lockDir(o.Dir)
 	if err != nil {
@@ -94,13 +88,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	disk := o.flushed(ctx)
 	opts := &server.Options{
-		ServerName: "weir", Host: host, Port: number, NoSigs: true,
+		ServerName: "weir", Host: host, Port: port, NoSigs: true,
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: o.SyncAlways && disk == nil, SyncInterval: time.Second,
 		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: o.pending(),
 		MaxConn: o.clients() + ownClients, WriteDeadline: writeDeadline, AuthTimeout: signIn.Seconds(),
 	}
-	if err := o.Cluster.apply(opts); err != nil {
+	if err := errors.Join(o.Cluster.apply(opts), o.monitored(opts)); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	if err := o.Auth.admit(opts, o.Dir, o.clients(), o.Log); err != nil {
@@ -123,6 +117,32 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// address divides host:port. Port 0 becomes the server's word for any port.
+func address(listen string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q: %w", listen, err)
+	}
+	if port, err = strconv.Atoi(text); err != nil {
+		return "", 0, fmt.Errorf("%q: the port is not a number", listen)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+// monitored makes the server tell its own counts over HTTP, if Monitor asks for it.
+func (o *Options) monitored(opts *server.Options) (err error) {
+	if o.Monitor == "" {
+		return nil
+	}
+	if opts.HTTPHost, opts.HTTPPort, err = address(o.Monitor); err != nil {
+		return fmt.Errorf("monitoring address %w", err)
+	}
+	return nil
 }
 
 // flushed returns the Disk with which the caller syncs, if the caller flushes and the file system allows it. It returns
@@ -180,17 +200,13 @@ func (c Cluster) apply(opts *server.Options) error {
 	if c.Name == "" {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(c.Listen)
+	host, port, err := address(c.Listen)
 	if err != nil {
-		return fmt.Errorf("cluster address %q: %w", c.Listen, err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return fmt.Errorf("cluster address %q: the port is not a number", c.Listen)
+		return fmt.Errorf("cluster address %w", err)
 	}
 	opts.ServerName, opts.PingInterval, opts.MaxPingsOut = c.Name, pingEvery, mostPings
 	opts.Cluster = server.ClusterOpts{
-		Name: "weir", Host: host, Port: number, NoAdvertise: true, Advertise: nowhere, PoolSize: 1,
+		Name: "weir", Host: host, Port: port, NoAdvertise: true, Advertise: nowhere, PoolSize: 1,
 	}
 	for _, r := range c.Routes {
 		opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats-route", Host: r})
@@ -228,6 +244,14 @@ func (s *Server) Addr() string { return s.ns.Addr().String() }
 
 // ClientURL returns the URL to connect to from this machine.
 func (s *Server) ClientURL() string { return s.ns.ClientURL() }
+
+// MonitorURL returns the URL at which the server tells its own counts, or "" without Options.Monitor.
+func (s *Server) MonitorURL() string {
+	if at := s.ns.MonitorAddr(); at != nil {
+		return "http://" + at.String()
+	}
+	return ""
+}
 
 // MaxStore returns the most bytes that the store may take.
 func (s *Server) MaxStore() int64 { return s.maxStore }

@@ -10,7 +10,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/redisstore"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/dispatcher/httpcall"
 	"weir/ingest/await"
 
@@ -40,7 +40,7 @@ func redisForLimits(t *testing.T) *Options {
 	})
 	t.Setenv("WEIR_REDIS_URL", "redis://"+addr)
 	t.Setenv("WEIR_CONFIG", "")
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 )
 
 // TestExcessIsToldOncePerChange checks that an excess in each of the vendor's periods, as while another program uses
@@ -50,7 +50,7 @@ func TestExcessShown(t *testing.T) {
 	levels.add(&levelWatch{api: "pay", gap: func(string) string { return "" }, latest: []bucket.Level{
 		{Limit: quota, Used: 63, Count: 100, Excess: 37, ExcessUntil: at}, {Limit: rate, Excess: 5, ExcessUntil: at},
 	}})
-	uses := []schedule.LimitUse{{Limit: "account", Used: 12, Count: 60, Per: time.Minute}}
+	uses := []limits.Use{{Limit: "account", Used: 12, Count: 60, Per: time.Minute}}
 	shown := WithUses(levels.Shown("pay"), uses, "me")
 	if len(shown) != 2 {
 		t.Fatalf("%+v", shown)
@@ -67,7 +67,7 @@ func TestExcessShown(t *testing.T) {
 
 // TestReplicaLimitShown checks that the use of a limit of each replica names its replica.
 func TestReplicaLimitShown(t *testing.T) {
-	shown := WithUses(nil, []schedule.LimitUse{
+	shown := WithUses(nil, []limits.Use{
 		{Limit: "all", Used: 12, Count: 60, Per: time.Minute},
 		{Limit: "address", Used: 5, Count: 20, Per: time.Second, Replica: true},
 		{Limit: "sockets", Used: 2, Count: 50, Replica: true},

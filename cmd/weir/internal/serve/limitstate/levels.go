@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/deadletter"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -202,13 +202,13 @@ func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error
 }
 
 func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, start, end bucket.Micros) error {
-	w.log.Info("a budget is being spent", "limit", l.Limit.Name, "percent", percent, "counted", config.Money(l.Used).String(),
-		"budget", config.Money(l.Count).String(), "until", end.Time())
+	w.log.Info("a budget is being spent", "limit", l.Limit.Name, "percent", percent, "counted", grammar.Money(l.Used).String(),
+		"budget", grammar.Money(l.Count).String(), "until", end.Time())
 	stored := make(chan error, 1)
 	w.letters.Send(deadletter.Event{
 		Type: deadletter.BudgetEvent, API: w.api, ID: fmt.Sprintf("budget.%s.%d.%d.%d", w.idOf(&l.Limit), l.Count, start, percent),
 		Data: BudgetData{
-			Limit: l.Limit.Name, Percent: percent, Counted: config.Money(l.Used).String(), Budget: config.Money(l.Count).String(),
+			Limit: l.Limit.Name, Percent: percent, Counted: grammar.Money(l.Used).String(), Budget: grammar.Money(l.Count).String(),
 			From: start.Time(), Until: end.Time(), OnExhausted: l.Limit.Budget.OnExhausted, Shadow: l.Limit.Shadow,
 		},
 	}, func(err error) { stored <- err })

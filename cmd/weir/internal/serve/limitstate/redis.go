@@ -13,13 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"weir/bucket"
 	"weir/bucket/redisstore"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/secret"
 )
 
 // Redis is the connection to the Redis that counts shared limits. Until that Redis has answered once, jobs are accepted
 // and calls wait.
 type Redis struct {
-	url   config.Secret
+	url   secret.Value
 	jumps prometheus.Counter
 	late  func(ctx context.Context, notes *Notes) error // called at the first answer if it comes after the start; nil: Redis answered at the start
 
@@ -32,8 +33,8 @@ type client struct{ redisstore.Client }
 
 // DialRedis creates the connection and asks Redis once. It returns nil if limits are not shared. It fails only if Redis
 // refuses. If Redis does not answer, the limits dial again later.
-func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Registerer, log *slog.Logger) (*Redis, error) {
-	if !s.RedisURL.IsSet() || !s.Has(config.RoleDispatch) {
+func DialRedis(ctx context.Context, s *environment.Settings, registry prometheus.Registerer, log *slog.Logger) (*Redis, error) {
+	if !s.RedisURL.IsSet() || !s.Has(environment.RoleDispatch) {
 		return nil, nil //nolint:nilnil // no address is no error: limits are counted in the process
 	}
 	link := &Redis{url: s.RedisURL, jumps: prometheus.NewCounter(prometheus.CounterOpts{

@@ -8,7 +8,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/redisstore"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/dispatcher/httpcall"
 	"weir/ingest/await"
 
@@ -33,7 +33,7 @@ func TestRedisIsAskedOnceAtTheStart(t *testing.T) {
 	t.Cleanup(func() { _ = mute.Close() })
 	t.Setenv("WEIR_REDIS_URL", "redis://"+mute.Addr().String())
 	t.Setenv("WEIR_CONFIG", "")
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
-	"weir/dispatcher/schedule"
+	"weir/cmd/weir/internal/config/grammar"
+	"weir/dispatcher/schedule/limits"
 )
 
 // LimitShown is a limit's level as operators see it.
@@ -56,7 +56,7 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 
 // WithUses adds the use of rates and the number of running calls, as the given replica counts them. No store keeps a
 // level of these.
-func WithUses(limits []LimitShown, uses []schedule.LimitUse, instance string) []LimitShown {
+func WithUses(all []LimitShown, uses []limits.Use, instance string) []LimitShown {
 	for _, u := range uses {
 		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds(), Share: u.Share}
 		if u.Per == 0 {
@@ -65,15 +65,15 @@ func WithUses(limits []LimitShown, uses []schedule.LimitUse, instance string) []
 		if u.Replica {
 			s.Replica = instance
 		}
-		if i := slices.IndexFunc(limits, func(l LimitShown) bool { return l.Limit == u.Limit }); i >= 0 {
-			s.Shadow, s.Held = limits[i].Shadow, limits[i].Held
-			s.Excess, s.ExcessUntil = limits[i].Excess, limits[i].ExcessUntil
-			limits[i] = s
+		if i := slices.IndexFunc(all, func(l LimitShown) bool { return l.Limit == u.Limit }); i >= 0 {
+			s.Shadow, s.Held = all[i].Shadow, all[i].Held
+			s.Excess, s.ExcessUntil = all[i].Excess, all[i].ExcessUntil
+			all[i] = s
 			continue
 		}
-		limits = append(limits, s)
+		all = append(all, s)
 	}
-	return limits
+	return all
 }
 
 // why returns why the use of a limit is unknown, or which calls its count lacks.
@@ -171,7 +171,7 @@ const (
 // Amount formats a number for people.
 func Amount(n int64, u Unit) string {
 	if u == InMoney {
-		return config.Money(n).String()
+		return grammar.Money(n).String()
 	}
 	return strconv.FormatInt(n, 10)
 }

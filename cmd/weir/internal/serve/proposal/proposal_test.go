@@ -10,6 +10,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 
@@ -168,7 +169,7 @@ func TestALimitKeepsItsUnit(t *testing.T) {
 			asked = true
 			return false, nil
 		})
-		if wrong := (*config.Errors)(nil); !errors.As(err, &wrong) || asked {
+		if wrong := (*problem.Errors)(nil); !errors.As(err, &wrong) || asked {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
+	"weir/cmd/weir/internal/config/secret"
 )
 
 // Verdict lists the problems of a configuration.
@@ -26,9 +28,9 @@ type Problem struct {
 
 // Check parses a configuration as weir serve does, and returns all its problems at once. It looks for secrets on this
 // machine, as far as scope allows. c is nil if the configuration is not valid.
-func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *config.Config, err error) {
+func Check(file string, text []byte, scope *secret.Scope) (v Verdict, c *config.Config, err error) {
 	c, err = config.Parse(text, config.Options{Name: file})
-	var wrong *config.Errors
+	var wrong *problem.Errors
 	if err != nil && !errors.As(err, &wrong) {
 		return v, nil, err
 	}
@@ -40,7 +42,7 @@ func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *c
 		return v, nil, nil
 	}
 	v.APIs = len(c.APIs)
-	for _, p := range append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(scope)...) {
+	for _, p := range append(append([]problem.Problem{}, c.Warnings...), c.MissingSecrets(scope)...) {
 		v.Warnings = append(v.Warnings, Problem(p))
 	}
 	for _, p := range c.Notes() {

@@ -41,13 +41,13 @@ func TestAccountOpensBesideTheStart(t *testing.T) {
 	go func() {
 		defer close(waited)
 		// With the same context, the context's lock would order the two goroutines.
-		w.awaitAccounts(context.WithoutCancel(ctx))
+		w.awaitAccounts(context.WithoutCancel(ctx), nil)
 	}()
 	if err := w.openAccounts(ctx, c); err != nil {
 		t.Fatal(err)
 	}
 	await.Receive(t, "the start", waited)
-	if len(w.newAccounts) != 1 {
-		t.Errorf("%d accounts are to be run, want 1", len(w.newAccounts))
+	if len(w.fresh) != 1 {
+		t.Errorf("%d accounts are to be run, want 1", len(w.fresh))
 	}
 }

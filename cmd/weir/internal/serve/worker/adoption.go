@@ -164,8 +164,8 @@ type pastConfig struct {
 
 // formerRules returns the rules of an api in past configurations. Each has the time until which calls may have followed
 // it.
-func (w *Worker) formerRules(api string) (former []bucket.Former) {
-	for _, p := range w.past {
+func formerRules(past []pastConfig, api string) (former []bucket.Former) {
+	for _, p := range past {
 		if a, ok := p.config.API(api); ok {
 			former = append(former, bucket.Former{Rules: a.CallRules(), Until: bucket.MicrosOf(p.until.Add(followGrace))})
 		}

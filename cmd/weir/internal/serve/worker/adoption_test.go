@@ -11,6 +11,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 )
@@ -45,7 +46,7 @@ func TestAdoptionRace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return config.FormatRate(v.Config.APIs[0].Rules.Key.Rate)
+		return grammar.FormatRate(v.Config.APIs[0].Rules.Key.Rate)
 	}
 
 	if _, err := begin(file(before, "before")).store(t.Context()); err != nil {
@@ -103,7 +104,7 @@ func TestAdoptionAfterRollback(t *testing.T) {
 		if _, err := a.store(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return config.FormatRate(a.present.Config.APIs[0].Rules.Key.Rate)
+		return grammar.FormatRate(a.present.Config.APIs[0].Rules.Key.Rate)
 	}
 	say := func(rate string, replace func(current, next *admin.StoredConfig)) {
 		current, last, err := home.Newest(t.Context())
@@ -170,7 +171,7 @@ func TestAdoptionBesideApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return config.FormatRate(a.present.Config.APIs[0].Rules.Key.Rate)
+		return grammar.FormatRate(a.present.Config.APIs[0].Rules.Key.Rate)
 	}
 	read := func() (*admin.Version, uint64) {
 		t.Helper()

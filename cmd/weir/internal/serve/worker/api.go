@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"weir/bucket/queue"
@@ -43,69 +42,12 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	if w.dispatch == nil {
 		return opened, nil
 	}
-	if opened.limits, err = limitstate.Open(ctx, w.limits, api, w.formerRules(a.Name)); err != nil {
+	if opened.limits, err = limitstate.Open(ctx, w.limits, api, formerRules(w.past, a.Name)); err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
 	opened.dispatch = opened.limits.Dispatch
 	opened.dispatch.API, opened.dispatch.Queue = api, queue
 	return opened, nil
-}
-
-// forgetAccounts makes the limits forget the use of accounts that no api has any more.
-func (w *Worker) forgetAccounts(ctx context.Context) error {
-	if w.dispatch == nil {
-		return nil
-	}
-	return limitstate.ForgetAccounts(ctx, w.limits, func(account string) bool {
-		return slices.ContainsFunc(w.config.APIs, func(a config.API) bool { return a.Account == account })
-	})
-}
-
-// openAccounts opens the limits of those accounts of a configuration that are not open yet. After the start only the
-// follower calls it.
-func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
-	if w.dispatch == nil {
-		return nil
-	}
-	for i := range c.APIs {
-		rules := c.APIs[i].CallRules()
-		if rules.In == nil || w.limits.Pools.Has(rules.In.Account) {
-			continue
-		}
-		opened, err := limitstate.OpenAccount(ctx, w.limits, rules)
-		if err != nil {
-			return fmt.Errorf("account %s: %w", rules.In.Account, err)
-		}
-		if opened != nil {
-			w.newAccounts = append(w.newAccounts, opened)
-		}
-	}
-	return nil
-}
-
-// runAccounts runs the limits of newly opened accounts.
-func (w *Worker) runAccounts() {
-	for _, a := range w.newAccounts {
-		w.lowerGo(func() error { return a.Run(w.base) })
-	}
-	w.newAccounts = nil
-}
-
-// confirm tells the limits in Redis that the rules of this configuration are in force for all its apis.
-func (w *Worker) confirm(c *config.Config) {
-	if w.dispatch != nil {
-		w.limits.Pools.Confirm(c.Version, func(api string) bool { _, has := c.API(api); return has })
-	}
-}
-
-// willRefuse reports whether Redis refuses calls of an api that configuration c does not name. Redis refuses them now,
-// or as soon as another api of the api's account follows c.
-func (w *Worker) willRefuse(api string, c *config.Config) bool {
-	if w.dispatch == nil {
-		return false
-	}
-	account := w.limits.Pools.AccountInRedis(api)
-	return account != "" && slices.ContainsFunc(c.APIs, func(a config.API) bool { return a.Account == account })
 }
 
 func (w *link) queueSettings(a *config.API, c *config.Config) queue.Settings {
@@ -121,26 +63,6 @@ func (w *Worker) runAPI(a *apiParts) {
 	if a.limits != nil {
 		w.lowerGo(func() error { return a.limits.Run(w.base) })
 		w.lowerGo(func() error { return a.limits.WatchLevels(w.soft) })
-	}
-}
-
-// accountsReady bounds how long a start waits until limits count their exact use.
-const accountsReady = 2 * time.Second
-
-// awaitAccounts blocks until every limit counts its exact use, but for accountsReady at most. Without this wait,
-// operators would see only an upper bound right after the start. Calls begin during the wait.
-func (w *Worker) awaitAccounts(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, accountsReady)
-	defer cancel()
-	for _, a := range w.opened {
-		if !a.limits.AwaitExact(ctx) {
-			return
-		}
-	}
-	for _, a := range w.accounts {
-		if !a.AwaitExact(ctx) {
-			return
-		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/nats/foreign"
 	"weir/cmd/weir/internal/nats/jsproxy"
@@ -56,7 +56,7 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 		nats.ReconnectErrHandler(w.whyNotConnected()))
 	if s.Embedded() {
 		server, err := embedded.Start(ctx, embedded.Options{
-			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways, Flushes: true,
+			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == environment.DurabilityAlways, Flushes: true,
 			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
 			MaxClients: w.clients(s), Auth: serverAuth(s.NATSAuth),
 		})
@@ -141,7 +141,7 @@ const clientBytes = 52 << 10
 // clients returns how many producers may connect to the embedded server. By default they take at most a fourth of the
 // memory, and a fourth of the files that the process may open. If the number is configured, only the limit of files can
 // lower it.
-func (w *link) clients(s *config.Settings) int {
+func (w *link) clients(s *environment.Settings) int {
 	most := int(openFiles() / 4)
 	if s.NATSConnections > most {
 		w.log.Warn("fewer producers may be connected than WEIR_NATS_CONNECTIONS says: the store needs files as well; raise the limit of open files (ulimit -n, LimitNOFILE)",
@@ -161,16 +161,16 @@ const visitorBytes = 16 << 10
 
 // visitors returns how many connections the HTTP server may have. They take at most a sixteenth of the memory and a
 // fourth of the files that the process may open.
-func visitors(s *config.Settings) int {
+func visitors(s *environment.Settings) int {
 	return min(int(min(max(softMemory(s.Memory)/16/visitorBytes, 256), 16<<10)), int(openFiles()/4))
 }
 
 // serverAuth returns which clients the embedded server admits.
-func serverAuth(a config.NATSAuth) embedded.Auth {
+func serverAuth(a environment.NATSAuth) embedded.Auth {
 	switch a {
-	case config.AuthOpen:
+	case environment.AuthOpen:
 		return embedded.Open
-	case config.AuthRequired:
+	case environment.AuthRequired:
 		return embedded.Required
 	default:
 		return embedded.Operators

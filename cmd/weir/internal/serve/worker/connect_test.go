@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -16,7 +16,7 @@ import (
 // TestWhyNotConnected checks that a reason that several reconnecting connections share is logged once.
 func TestWhyNotConnected(t *testing.T) {
 	var log bytes.Buffer
-	w := &link{settings: &config.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	w := &link{settings: &environment.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	tell := w.whyNotConnected()
 	var connections sync.WaitGroup
 	for range 8 {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"weir/bucket/natstest"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -39,9 +39,9 @@ func TestAClosedConnectionEndsTheWorker(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "weir.yaml")
 			writeText(t, file, "apis: {}\n")
-			w, err := Start(await.Context(t, "a worker to start"), &config.Settings{
-				Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), StateDir: filepath.Join(dir, "state"), Durability: config.DurabilityInterval,
-				Replicas: 1, Partitions: 1, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test", HTTPListen: "127.0.0.1:0",
+			w, err := Start(await.Context(t, "a worker to start"), &environment.Settings{
+				Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), StateDir: filepath.Join(dir, "state"), Durability: environment.DurabilityInterval,
+				Replicas: 1, Partitions: 1, Roles: []environment.Role{environment.RoleDispatch, environment.RoleIngest}, Instance: "test", HTTPListen: "127.0.0.1:0",
 				ShutdownTimeout: 5 * time.Second,
 			}, slog.New(slog.DiscardHandler))
 			if err != nil {

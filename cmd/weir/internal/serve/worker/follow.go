@@ -16,6 +16,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/nats/foreign"
 	"weir/cmd/weir/internal/serve/admin"
@@ -45,8 +46,8 @@ type follower struct {
 	queues  map[string]*queue.Queue
 	apis    atomic.Pointer[map[string]*ingest.API] // the apis that accept jobs
 	takers  atomic.Pointer[map[string]*queue.Queue]
-	scope   atomic.Pointer[config.SecretScope] // bounds which secrets a version from NATS may refer to
-	inForce atomic.Pointer[config.Config]      // the same as config, for other goroutines
+	scope   atomic.Pointer[secret.Scope]  // bounds which secrets a version from NATS may refer to
+	inForce atomic.Pointer[config.Config] // the same as config, for other goroutines
 }
 
 // Bounds of following.
@@ -83,7 +84,7 @@ type apiHost interface {
 	queueSettings(a *config.API, c *config.Config) queue.Settings
 }
 
-func newFollower(o followerOptions, scope *config.SecretScope, opened []*apiParts, present *admin.Version) *follower {
+func newFollower(o followerOptions, scope *secret.Scope, opened []*apiParts, present *admin.Version) *follower {
 	o.log = o.log.With("component", "config")
 	f := &follower{followerOptions: o, config: present.Config, tried: map[uint64]*config.Config{}, queues: map[string]*queue.Queue{}}
 	f.scope.Store(scope)
@@ -199,7 +200,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 
 // check returns why this worker cannot run by a configuration, nil if it can. scope bounds the configuration's
 // references.
-func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
+func (f *follower) check(c *config.Config, scope *secret.Scope) error {
 	if err := refuseUnsupported(c, scope); err != nil {
 		return err
 	}
@@ -320,7 +321,7 @@ func (w *link) tellConfig(ctx context.Context, change admin.ConfigChange) {
 
 // refuseUnsupported fails if a configuration refers to a secret that is missing, because an api must not be called
 // without its secret.
-func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
+func refuseUnsupported(c *config.Config, scope *secret.Scope) error {
 	var errs []error
 	for _, p := range c.MissingSecrets(scope) {
 		errs = append(errs, errors.New(p.In(c.File)))

@@ -12,6 +12,7 @@ import (
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/dispatcher"
 	"weir/ingest/await"
@@ -140,7 +141,7 @@ func TestRollbackOfHalfAVersion(t *testing.T) {
 	}
 	adopts := func(api, rate string) {
 		t.Helper()
-		if got := config.FormatRate(await.Receive(t, "rules of "+api, stores[api].adopting)); got != rate {
+		if got := grammar.FormatRate(await.Receive(t, "rules of "+api, stores[api].adopting)); got != rate {
 			t.Errorf("%s adopts %s, want %s", api, got, rate)
 		}
 	}

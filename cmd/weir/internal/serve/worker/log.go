@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/problem"
 )
 
 // levelAlways is the level of lines that appear at every configured log level. They are written as INFO. The address of
@@ -16,9 +17,9 @@ import (
 const levelAlways = slog.Level(100)
 
 // NewLogger returns the logger of `weir serve`. It writes to stderr, with the level and format of the settings.
-func NewLogger(s *config.Settings) *slog.Logger {
+func NewLogger(s *environment.Settings) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: s.LogLevel, ReplaceAttr: written}
-	if s.LogFormat == config.LogJSON {
+	if s.LogFormat == environment.LogJSON {
 		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, opts))
@@ -37,7 +38,7 @@ func written(groups []string, a slog.Attr) slog.Attr {
 
 // LogWarnings logs the warnings about a configuration file: statements that are valid and probably mistakes. For
 // warnings about the environment file is "".
-func LogWarnings(log *slog.Logger, file string, warnings []config.Problem) {
+func LogWarnings(log *slog.Logger, file string, warnings []problem.Problem) {
 	for _, p := range warnings {
 		log.Warn("configuration", "problem", p.In(file))
 	}

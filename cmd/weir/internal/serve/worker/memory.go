@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"weir/bucket/queue"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
 // memory is how much memory the process may hold, and the source of that limit.
@@ -26,7 +26,7 @@ type memory struct {
 // SetMemory determines how much memory the process may hold, stores that in s, and sets Go's memory limit. Without Go's
 // limit the collector would let the heap grow to twice what is in use, and the kernel could end a process that needs
 // less. If GOMEMLIMIT is set, SetMemory does not change Go's limit.
-func SetMemory(s *config.Settings, log *slog.Logger) error {
+func SetMemory(s *environment.Settings, log *slog.Logger) error {
 	m, err := findMemory(s.Memory, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func findMemory(asked int64, on surroundings) (memory, error) {
 	if found.limit == 0 {
 		lower(unknownMemory, "nothing tells what there is")
 	}
-	if found.limit < config.LeastMemory {
-		return memory{}, fmt.Errorf("%s allows %d MiB of memory, weir needs %d: raise it", found.source, found.limit>>20, config.LeastMemory>>20)
+	if found.limit < environment.LeastMemory {
+		return memory{}, fmt.Errorf("%s allows %d MiB of memory, weir needs %d: raise it", found.source, found.limit>>20, environment.LeastMemory>>20)
 	}
 	found.soft = softMemory(found.limit)
 	return found, nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 )
 
 // TestFindMemory checks the memory that findMemory finds on machines and in containers of all kinds.
@@ -82,7 +82,7 @@ func TestTooLittleMemory(t *testing.T) {
 		t.Errorf("10 MiB: %v", err)
 	}
 	t.Setenv("WEIR_MEMORY", "10MiB")
-	if _, err := config.ReadSettings(); err == nil || !strings.Contains(err.Error(), "WEIR_MEMORY") {
+	if _, err := environment.Read(); err == nil || !strings.Contains(err.Error(), "WEIR_MEMORY") {
 		t.Errorf("WEIR_MEMORY of 10 MiB: %v", err)
 	}
 }

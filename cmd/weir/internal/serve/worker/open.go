@@ -10,6 +10,7 @@ import (
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/ops/migrate"
 	"weir/cmd/weir/internal/serve/admin"
@@ -26,7 +27,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	if w.letters, err = deadletter.Open(ctx, w.letterOptions(former)); err != nil {
 		return err
 	}
-	if w.settings.Has(config.RoleDispatch) {
+	if w.settings.Has(environment.RoleDispatch) {
 		opts := w.dispatchOptions(w.config)
 		opts.ResultsAge = former.Results.MaxAge
 		if opts.FirstSeq, err = w.findLedger(ctx); err != nil {
@@ -44,19 +45,19 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		w.registry.MustRegister(&w.levels)
 		w.limits = &limitstate.Options{
 			Conn: w.nc, JetStream: w.js, Control: w.control, Letters: w.letters, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels, Pools: &limitstate.Pools{}, Began: w.clock.Now(),
-			Recorder: w.recorder, Instance: w.settings.Instance, Unread: w.unread, Unsynced: w.server != nil && w.settings.Durability != config.DurabilityAlways, Log: w.log,
+			Recorder: w.recorder, Instance: w.settings.Instance, Unread: w.unread, Unsynced: w.server != nil && w.settings.Durability != environment.DurabilityAlways, Log: w.log,
 		}
 		if w.limits.Ledger, err = limitstate.OpenLedgerWatch(ctx, w.limits); err != nil {
 			return err
 		}
 	}
-	if err := w.forgetAccounts(ctx); err != nil {
+	if err := w.forgetAccounts(ctx, w.config); err != nil {
 		return err
 	}
 	if err := w.openAccounts(ctx, w.config); err != nil {
 		return err
 	}
-	w.accounts = slices.Clone(w.newAccounts)
+	w.first = slices.Clone(w.fresh)
 	for i := range w.config.APIs {
 		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)
 		if err != nil {
@@ -134,7 +135,7 @@ func (w *link) maxStore() int64 {
 // share opens the registry of replicas on an external server, and blocks until this replica may dispatch beside the
 // other replicas. On the embedded server no other replica dispatches, and the registry stays empty.
 func (w *Worker) share(ctx context.Context) error {
-	if !w.settings.Has(config.RoleDispatch) {
+	if !w.settings.Has(environment.RoleDispatch) {
 		return nil
 	}
 	shares, err := lease.OpenRegistry(ctx, w.js, w.settings.Replicas)
@@ -154,7 +155,7 @@ func (w *Worker) share(ctx context.Context) error {
 // without a recorder the only loss is that more jobs have an unknown outcome after a kill -9.
 func (w *records) openRecorder() {
 	switch {
-	case !w.settings.Has(config.RoleDispatch):
+	case !w.settings.Has(environment.RoleDispatch):
 		return
 	case w.settings.StateDir == "":
 		w.log.Info("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown; set WEIR_STATE_DIR to a directory on a local disk")

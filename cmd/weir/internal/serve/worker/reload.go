@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/internal/serve/admin"
 )
 
@@ -56,7 +56,7 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	if err := a.former.CheckUnits(a.present.Config, file.path); err != nil {
 		return err
 	}
-	scope := config.NewSecretScope(w.settings.Secrets, file.config)
+	scope := secret.NewScope(w.settings.Secrets, file.config.References())
 	if err := w.follower.check(a.present.Config, scope); err != nil {
 		return err
 	}

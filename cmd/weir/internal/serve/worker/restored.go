@@ -10,6 +10,7 @@ import (
 	"weir/bucket/redisstore"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/cmd/weir/internal/serve/restoreguard"
@@ -104,7 +105,7 @@ func (w *records) openWitness() (*restoreguard.Keeper, error) {
 	o := restoreguard.Options{Conn: w.nc, JetStream: w.js, Control: w.control, Synced: syncedOutside, Log: w.log.With("component", "witness")}
 	if w.server != nil {
 		o.DataDir, o.Synced = w.settings.DataDir, syncedInside
-		o.Unsynced = w.settings.Durability != config.DurabilityAlways
+		o.Unsynced = w.settings.Durability != environment.DurabilityAlways
 	}
 	if w.settings.StateDir != "" {
 		switch dir, err := restoreguard.OpenDirectory(w.settings.StateDir); {

@@ -11,6 +11,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/httpd/httpapi"
 	"weir/cmd/weir/internal/nats/connect"
@@ -133,7 +134,7 @@ func (w *Worker) workRedrives(ctx context.Context) {
 
 // takeJobs starts the intake.
 func (w *Worker) takeJobs() error {
-	if !w.settings.Has(config.RoleIngest) {
+	if !w.settings.Has(environment.RoleIngest) {
 		return nil
 	}
 	if w.server == nil { // the embedded server's memory of ids ends with this process
@@ -180,11 +181,11 @@ func (w *Worker) listenHTTP() (err error) {
 // httpAuth returns which users the HTTP server admits on a loopback address if there is no token. An external NATS
 // server authenticates its clients itself. With such a server the setting for NATS does not apply to HTTP, except
 // AuthOpen.
-func (w *link) httpAuth() config.NATSAuth {
-	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == config.AuthOpen {
+func (w *link) httpAuth() environment.NATSAuth {
+	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == environment.AuthOpen {
 		return auth
 	}
-	return config.AuthOperators
+	return environment.AuthOperators
 }
 
 // answerHTTP adds the routes of the HTTP API. The API has a NATS connection of its own, so that its reading does not

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
@@ -27,7 +27,7 @@ func (w *Worker) watchStreams() {
 		Remade:  []string{deadletter.Stream, deadletter.EventsStream},
 		Buckets: []string{"KV_" + connect.ControlBucket, "KV_" + connect.ConfigBucket},
 	}
-	if w.settings.Has(config.RoleDispatch) {
+	if w.settings.Has(environment.RoleDispatch) {
 		o.Remade = append(o.Remade, ledger.CallsStream, ledger.ResultsStream)
 		o.Buckets = append(o.Buckets, "KV_"+connect.LeasesBucket)
 	}

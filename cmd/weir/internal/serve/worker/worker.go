@@ -11,6 +11,8 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/nats/connect"
@@ -38,7 +40,7 @@ import (
 type link struct {
 	*lifetime
 
-	settings *config.Settings
+	settings *environment.Settings
 	registry *prometheus.Registry
 	server   *embedded.Server // nil if the server is external
 	room     int64            // bytes that all streams may take together; 0: unknown
@@ -89,26 +91,24 @@ type Worker struct {
 	*notices
 	*bodies
 	*traces
+	*accounts
 
 	config *config.Config // the configuration at the start; follower has the one in force
 	past   []pastConfig   // the configurations before config, the newest first
 	clock  *clock.Clock
 
-	letters     *deadletter.Writer
-	opened      []*apiParts          // the apis at the start
-	accounts    []*limitstate.Limits // the accounts at the start whose limits this process counts
-	newAccounts []*limitstate.Limits // opened limits of accounts that do not run yet
-	dispatch    *dispatcher.Dispatcher
-	dedupe      *queue.Dedupe
-	levels      limitstate.Levels // of the shared limits of all apis
-	guard       *diskGuard
-	foreign     *foreign.Watch
-	pauses      *admin.Pauses
-	limits      *limitstate.Options            // nil if this replica does not dispatch
-	shares      *lease.Registry                // set if this replica shares partitions on an external server
-	taking      atomic.Pointer[ingest.Service] // the intake, for other goroutines
-	http        *console.Server
-	reloads     chan func() // requests for a reload: each function is called after its reload
+	letters  *deadletter.Writer
+	opened   []*apiParts // the apis at the start
+	dispatch *dispatcher.Dispatcher
+	dedupe   *queue.Dedupe
+	levels   limitstate.Levels // of the shared limits of all apis
+	guard    *diskGuard
+	foreign  *foreign.Watch
+	pauses   *admin.Pauses
+	shares   *lease.Registry                // set if this replica shares partitions on an external server
+	taking   atomic.Pointer[ingest.Service] // the intake, for other goroutines
+	http     *console.Server
+	reloads  chan func() // requests for a reload: each function is called after its reload
 }
 
 // traces sends the spans of jobs.
@@ -119,19 +119,22 @@ type traces struct {
 }
 
 func newWorker(l *link) *Worker {
-	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}}
+	return &Worker{
+		link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l},
+		accounts: &accounts{link: l},
+	}
 }
 
 // Start starts a worker and returns when jobs are accepted and dispatched. If it fails, it leaves nothing running; to
 // stop calls that already run may take until the shutdown timeout has passed.
 //
 // Start is one straight line, because nearly every step needs the result of an earlier one.
-func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
+func Start(ctx context.Context, s *environment.Settings, log *slog.Logger) (started *Worker, err error) {
 	return StartAt(ctx, s, log, clock.New())
 }
 
 // StartAt is Start with the given clock.
-func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
+func StartAt(ctx context.Context, s *environment.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
 	w := newWorker(&link{settings: s, registry: newRegistry()})
 	w.clock, w.reloads = c, make(chan func(), 1)
 	defer func() {
@@ -192,7 +195,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
-	scope := config.NewSecretScope(s.Secrets, file.configured())
+	scope := secret.NewScope(s.Secrets, file.configured().References())
 	if err := refuseUnsupported(w.config, scope); err != nil {
 		return nil, err
 	}
@@ -256,7 +259,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		if err := w.awaitDispatch(ctx); err != nil {
 			return nil, err
 		}
-		w.awaitAccounts(ctx)
+		w.awaitAccounts(ctx, w.opened)
 	}
 	w.guard.look(ctx)
 	w.lowerGo(func() error { return w.guard.run(w.base) })

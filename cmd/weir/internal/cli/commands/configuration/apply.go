@@ -6,6 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/proposal"
@@ -82,7 +83,7 @@ func applyFile(cmd *cobra.Command, file string, how manner) error {
 	if file == "-" {
 		file = "stdin"
 	}
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		return cli.Usage(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/internal/serve/proposal"
 
 	"github.com/spf13/cobra"
@@ -46,13 +46,13 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) er
 	if as == cli.ForPeople {
 		talk := cmd.ErrOrStderr()
 		for _, p := range found.Problems {
-			_, _ = fmt.Fprintln(talk, config.Problem(p).In(file))
+			_, _ = fmt.Fprintln(talk, problem.Problem(p).In(file))
 		}
 		for _, p := range found.Warnings {
-			_, _ = fmt.Fprintln(talk, saidOf(file, "warning", config.Problem(p)))
+			_, _ = fmt.Fprintln(talk, saidOf(file, "warning", problem.Problem(p)))
 		}
 		for _, p := range found.Notes {
-			_, _ = fmt.Fprintln(talk, saidOf(file, "note", config.Problem(p)))
+			_, _ = fmt.Fprintln(talk, saidOf(file, "note", problem.Problem(p)))
 		}
 	}
 	switch {
@@ -72,7 +72,7 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) er
 }
 
 // saidOf formats a warning or a note as compilers do.
-func saidOf(file, as string, p config.Problem) string {
+func saidOf(file, as string, p problem.Problem) string {
 	p.Message = as + ": " + p.Message
 	if p.Line == 0 {
 		return file + ": " + p.String()

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/admin"
 
 	"github.com/spf13/cobra"
@@ -29,7 +29,7 @@ func configFileName(given string) (string, error) {
 	if given != "" {
 		return given, nil
 	}
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		return "", cli.Usage(err)
 	}

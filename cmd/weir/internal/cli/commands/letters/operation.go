@@ -7,7 +7,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/deadview"
 
@@ -39,7 +39,7 @@ func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage
 // on reads the flags, opens the letters, and calls do.
 func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, store *deadview.Store) error) error {
 	if o.rate != "" {
-		r, err := config.ParseRate(o.rate)
+		r, err := grammar.ParseRate(o.rate)
 		if err != nil {
 			return cli.Usage(fmt.Errorf("--rate: %w", err))
 		}

@@ -12,7 +12,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/serve/admin"
@@ -240,7 +240,7 @@ func (f *reconcileFlags) printPlan(cmd *cobra.Command, p *inquiryPlan) error {
 	}
 	t := &cli.Table{}
 	t.Row("letters", strconv.Itoa(len(p.letters)))
-	t.Row("cost", config.Money(0).String()+" for asking; a job that was not processed is called again")
+	t.Row("cost", grammar.Money(0).String()+" for asking; a job that was not processed is called again")
 	t.Row("duration", "at least "+cli.Brief(p.takes))
 	for _, why := range slices.Sorted(maps.Keys(p.skipped)) {
 		t.Row("left alone", strconv.Itoa(p.skipped[why])+" "+why)

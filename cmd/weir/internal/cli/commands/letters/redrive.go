@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/serve/admin"
@@ -104,7 +104,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if p.Letters+p.Settled == 0 {
 		return deadview.NoneRedriven(p.Skipped)
 	}
-	if err := f.confirm.Insist(cmd, fmt.Sprintf("Redrive %s, for %s?", cli.Count(p.Letters, "letter"), config.Money(p.Cost))); err != nil {
+	if err := f.confirm.Insist(cmd, fmt.Sprintf("Redrive %s, for %s?", cli.Count(p.Letters, "letter"), grammar.Money(p.Cost))); err != nil {
 		return err
 	}
 	task, err := p.Start(ctx)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/deadview"
 
 	"github.com/spf13/cobra"
@@ -33,9 +33,9 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadview.PlannedRedrive,
 	} else {
 		t.Row("letters", "0")
 	}
-	cost := config.Money(p.Cost).String()
+	cost := grammar.Money(p.Cost).String()
 	if p.BilledBefore > 0 {
-		cost += fmt.Sprintf("; %d of them were billed before, and would cost %s again", p.BilledBefore, config.Money(p.BilledBeforeCost))
+		cost += fmt.Sprintf("; %d of them were billed before, and would cost %s again", p.BilledBefore, grammar.Money(p.BilledBeforeCost))
 	}
 	t.Row("cost", cost)
 	if p.MaybeBilled > 0 {
@@ -51,7 +51,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadview.PlannedRedrive,
 	if p.Overflow > 0 {
 		text := fmt.Sprintf("about %d find no room in their buckets at --rate %s", p.Overflow, f.rate)
 		if p.Roomy != nil {
-			text += "; none should at --rate " + config.FormatRate(*p.Roomy)
+			text += "; none should at --rate " + grammar.FormatRate(*p.Roomy)
 		}
 		t.Row("overflow", text)
 	}
