@@ -51,6 +51,7 @@ const (
 	NoFence     Bug = "no-fence"     // a replaced owner continues: it ignores its lease, and its intents are accepted
 	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
 	LimiterOpen Bug = "limiter-open" // the limiter counts unknown use as unused
+	LossUnseen  Bug = "loss-unseen"  // a Redis that is empty, or older than weir knows, counts as whole
 	AnswerFirst Bug = "answer-first" // a refused producer gets its 429 before its letter is stored
 
 	RecordLate  Bug = "record-late"  // the beginning of a call is noted when the call has ended

@@ -40,7 +40,7 @@ func (p Point) Rare() bool {
 
 // Bugs returns all bugs.
 func Bugs() []Bug {
-	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, AnswerFirst, RecordLate, RecordMixed, StaleBoot}
+	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, LossUnseen, AnswerFirst, RecordLate, RecordMixed, StaleBoot}
 }
 
 // Env returns the environment that gives a process the order.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/fault"
 )
 
 // request is one call of the script: KEYS, and ARGV as a flat list.
@@ -39,7 +40,11 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 		r.str("")
 	}
 	s.mu.Lock()
-	r.str(s.epoch)
+	known := s.epoch
+	if fault.Planted(fault.LossUnseen) {
+		known = Fresh
+	}
+	r.str(known)
 	r.str(s.newEpoch())
 	r.num(s.seen)
 	s.mu.Unlock()

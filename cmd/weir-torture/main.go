@@ -31,6 +31,9 @@ const (
 	exitUsage  = 2
 )
 
+// mostPlans bounds --plans.
+const mostPlans = 10_000
+
 // wrongUsage is an error in the command line.
 type wrongUsage struct{ error }
 
@@ -59,6 +62,7 @@ type flags struct {
 	points                  []string
 	weir, bug, server, keep string
 	json                    bool
+	plans                   int
 }
 
 func command() *cobra.Command {
@@ -78,20 +82,23 @@ is called, and the api's ledger is held against the receipts.
 With --replicas 2 or more it runs a fleet: three NATS nodes in a cluster with three copies of every stream, a Redis that syncs
 every write, and replicas that are killed, stopped for longer than their lease, restarted one after the other, and cut off
 from NATS, from Redis or from the api; nodes are killed, restarted and cut off from each other, Redis is killed and robbed of
-its file, or gets an older one back. All nodes are killed at once, bytes of a node's store are flipped, and a stream is scaled to one
-copy and back. A cut is a pulled cable: no byte passes and nothing is closed, and when it is over what was held up arrives late or is
-lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
+its file, or gets an older one back. The power of all nodes is cut while one of them rewrites a block: each has an ext4 of its own, and
+what it had not synced is lost. Bytes of a node's store are flipped, a node is restarted after hundreds of deletions, and a stream is
+scaled to one copy and back. A cut of a link is a pulled cable: no byte passes and nothing is closed, and when it is over what was held
+up arrives late or is lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
 
 With --priorities, --callbacks, --operations, --reuse, --settled or --pack weir runs with that feature, and what the feature promises is
 judged too.
 
 With the same --seed the plan of faults is the same. It tortures the program weir beside it, or that of --weir. An ordinary build
 of weir is killed at random; where both are built with -tags torture, as 'make torture' does, also at chosen points between every two
-durable steps (--at), and weir can be given bugs that the verdict must catch (--planted). A full disk needs the right to mount
-a small one, and is left out with a note without it.
+durable steps (--at), and weir can be given bugs that the verdict must catch (--planted). A full disk and a power cut of a fleet
+need the right to mount a file system. Without it, a note says so: the full disk is left out, and the nodes are killed.
+
+With --plans it runs so many plans, one after the other, and prints a table with a line for each seed.
 
 Exit code: 0 every promise was kept, 1 one was not, or the run failed, 2 wrong usage.`,
-		Example: "  weir-torture\n  weir-torture --replicas 3 --worker-kills 30 --cut-nats 20\n  weir-torture --seed 7 --worker-kills 300 --server-kills 100 --idempotent\n  make torture SEED=7 ARGS='--at result-stored --worker-kills 20'",
+		Example: "  weir-torture\n  weir-torture --replicas 3 --worker-kills 30 --cut-nats 20\n  weir-torture --seed 7 --worker-kills 300 --server-kills 100 --idempotent\n  weir-torture --replicas 3 --seed 1 --plans 50\n  make torture SEED=7 ARGS='--at result-stored --worker-kills 20'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -123,6 +130,7 @@ func (g *flags) add(cmd *cobra.Command, o *plan.Options) {
 	f.BoolVar(&o.Settled, "settled", false, "only answers say what calls take of a limit in tokens and cost; estimates are too high or too low")
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
 	f.IntVar(&o.Account, "account", 0, "calls a second of all keys together; if fewer than --jobs, jobs wait (default: more than --jobs)")
+	f.IntVar(&o.Quota, "quota", 0, "of a fleet: calls in any twenty seconds of all keys together; if fewer than twenty times --jobs, jobs wait (default: any number)")
 	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 24)")
 	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys (default of a fleet: 24)")
 	f.DurationVar(&o.Duration, "duration", 0, "start no new fault after this long (default: do all)")
@@ -134,6 +142,7 @@ func (g *flags) add(cmd *cobra.Command, o *plan.Options) {
 	f.BoolVar(&o.Reloads, "reloads", false, "some configuration changes come by SIGHUP, for a weir that reads its file again then")
 	f.StringVar(&g.weir, "weir", "", "the program to torture (default: weir beside this program)")
 	f.BoolVar(&g.json, "json", false, "the figures as one JSON object")
+	f.IntVar(&g.plans, "plans", 1, "run this many plans one after the other, with the seeds from --seed on, and print a line for each")
 }
 
 // run completes the options, tortures weir, and prints the verdict.
@@ -163,6 +172,9 @@ func (g *flags) run(cmd *cobra.Command, o plan.Options) (err error) {
 	}
 	if err := o.Validate(); err != nil {
 		return usage(err)
+	}
+	if g.plans < 1 || g.plans > mostPlans {
+		return usage(fmt.Errorf("--plans must be from 1 to %d", mostPlans))
 	}
 	if !o.Hooked {
 		_, _ = fmt.Fprintln(o.Talk, "weir-torture: it kills at random only: chosen points and planted bugs need a weir and a weir-torture with -tags torture (make torture)")
@@ -240,6 +252,9 @@ func usageOf(c plan.Count) string {
 }
 
 func (g *flags) torment(cmd *cobra.Command, o plan.Options) (err error) {
+	if g.plans > 1 {
+		return g.inARow(cmd, o)
+	}
 	if o.Dir, err = tortureDir(g.keep); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type tortured struct {
 // its place.
 const (
 	runPatience  = 10 * time.Minute
-	turnPatience = 20 * time.Minute
+	turnPatience = 30 * time.Minute
 )
 
 // startTorture runs weir-torture when there is a place for it. A run mostly waits, so several fit on one core.
@@ -307,53 +307,78 @@ func fleetFaults(faults map[string]int) string {
 	return line
 }
 
-// TestFleetTorture is the short torture of replicas: weir survives a kill and a cut of each kind, and owners that go on
-// after their lease are caught.
+// TestFleetTorture is the short torture of replicas: weir survives faults of each kind. Owners that go on after their
+// lease are caught, and so are replicas that take an emptied Redis for a whole one. Its runs take six minutes, two at a
+// time. They leave out:
+//
+//   - flipped bytes of a queue's messages, some of which may then wait until the run gives them up after two minutes, and
+//     of snapshots, after which a node may need an empty store
+//   - a loss of Redis beside a power cut or without a quota, and packs while a replica is stopped
+//   - a power cut of nodes that have not synced, which must lose jobs; TestDriveLosesWhatWasNotSynced shows that the cut
+//     takes what was not synced
+//
+// The section "Torture it" of README.md has the commands for these: each with all faults of a fleet, and with --plans for
+// more seeds; --pack 3 is for packs.
 func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six processes or more
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed: apt-get install redis-server")
 	}
 	_, bin := build(t, "-tags", "torture")
 	places := make(chan struct{}, 2) // twelve processes and more
-	kept := map[string]map[string]int{
-		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
-		"Redis, api": {"cut-redis": 1, "cut-api": 1},
-		"node":       {"cut-node": 1},
-		"all nodes":  {"power-losses": 1, "redis-setbacks": 1},
-		"stores":     {"flip-nodes": 1, "delete-restarts": 1, "scales": 1},
-		"packs":      {"worker-kills": 1, "stops": 1},
-		"features":   {"worker-kills": 1, "stops": 1},
-	}
-	more := map[string]string{
-		"stores":   " --seed 7", // of a stream's state: nats-server rebuilds that from the messages
-		"packs":    " --pack 3 --jobs 96",
-		"features": " --priorities --callbacks --operations --reuse",
-	}
-	runs := map[string]*tortured{}
-	for name, faults := range kept {
-		runs[name] = startTorture(t, bin, places, fleetFaults(faults)+more[name])
-	}
-	planted := fleetFaults(map[string]int{"stops": 1}) + " --planted " + string(fault.NoFence)
-	bug := startTorture(t, bin, places, planted)
-	for name, faults := range kept {
-		t.Run(name, func(t *testing.T) {
-			r := runs[name].mustKeep(t)
-			if r.Accepted == 0 || r.Called == 0 || len(r.Aftermath) != len(faults) {
+	// Twelve calls a second use the quota up, and jobs wait. So calls exceed it if Redis forgets it.
+	const quota = " --quota 240"
+	for _, run := range []struct { // the longest first
+		name   string
+		faults map[string]int
+		more   string
+	}{
+		// Seed 6 flips bytes of messages that are kept, and of a stream's state.
+		{"stores", map[string]int{"flip-nodes": 2, "delete-restarts": 1, "scales": 1}, " --seed 6"},
+		{"cuts", map[string]int{"cut-redis": 1, "cut-api": 1, "cut-node": 1}, ""},
+		{"power", map[string]int{"power-losses": 1}, ""},
+		{"packs", map[string]int{"worker-kills": 1, "cut-nats": 1}, " --pack 3 --jobs 96"},
+		{"features", map[string]int{"worker-kills": 1, "stops": 1}, " --priorities --callbacks --operations --reuse"},
+		{"Redis", map[string]int{"redis-setbacks": 1, "redis-losses": 1}, quota},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			t.Parallel()
+			r := startTorture(t, bin, places, fleetFaults(run.faults)+run.more).mustKeep(t)
+			if r.Accepted == 0 || r.Called == 0 || len(r.Aftermath) != len(run.faults) {
 				t.Errorf("%d accepted, %d called, faults %+v: that proves nothing", r.Accepted, r.Called, r.Aftermath)
 			}
-			if name == "packs" && r.Packs == 0 || name == "features" && (r.Operations == 0 || r.Reused == 0 || r.Posted == 0) {
+			if run.name == "power" && r.CutRewriting == 0 && !noDrives(r) {
+				t.Errorf("%d power cuts, and none while a block was rewritten: that proves nothing", r.PowerCuts)
+			}
+			if run.name == "stores" && r.Flips == 0 {
+				t.Errorf("bytes of messages were flipped %d times, notes %q: that proves nothing", r.Flips, r.Notes)
+			}
+			if run.name == "packs" && r.Packs == 0 || run.name == "features" && (r.Operations == 0 || r.Reused == 0 || r.Posted == 0) {
 				t.Errorf("%d packs, %d operations, %d reused, %d posted: that proves nothing", r.Packs, r.Operations, r.Reused, r.Posted)
 			}
 		})
 	}
-	t.Run("planted "+string(fault.NoFence), func(t *testing.T) {
+	for bug, planted := range map[fault.Bug]struct {
+		faults map[string]int
+		more   string
+		breaks []string
+	}{
 		// Whether two owners at once call the same job is chance. It is certain that the replaced replica, which does not
 		// end, has no membership any more and takes no work after the fault.
-		bug.mustBreak(t, func(seed int) *tortured {
-			return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", planted, seed))
-		}, "called twice", "out of order", "work share")
-	})
+		fault.NoFence:    {map[string]int{"stops": 1}, "", []string{"called twice", "out of order", "work share"}},
+		fault.LossUnseen: {map[string]int{"redis-setbacks": 1, "redis-losses": 1}, quota, []string{"over-rate"}},
+	} {
+		t.Run("planted "+string(bug), func(t *testing.T) {
+			t.Parallel()
+			args := fleetFaults(planted.faults) + planted.more + " --planted " + string(bug)
+			startTorture(t, bin, places, args).mustBreak(t, func(seed int) *tortured {
+				return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", args, seed))
+			}, planted.breaks...)
+		})
+	}
 }
+
+// noDrives reports whether a run killed all nodes because it could not cut their power.
+func noDrives(r *judge.Report) bool { return r.Faults[plan.KillNodes] > 0 }
 
 // TestOrdinaryBuildHasNoFaults checks that no environment can kill an ordinary weir at a point or plant a bug in it.
 // Not even the names of the points and bugs are in the program.

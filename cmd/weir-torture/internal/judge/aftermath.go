@@ -166,6 +166,18 @@ func (e fleetJudge) judge(r *Report) {
 	r.Replicas = len(e.Replicas)
 	r.Aftermath = e.aftermath()
 	r.Shares, r.Shared = e.shares()
+	for _, s := range e.Strikes {
+		if s.Unmended != "" {
+			r.Unmended++
+			r.example("not mended", s.Unmended)
+		}
+		if s.Kind != plan.CutPower {
+			continue
+		}
+		if r.PowerCuts++; s.Rewritten != "" {
+			r.CutRewriting++
+		}
+	}
 	r.Trouble = map[string]int{}
 	for _, t := range e.Troubles {
 		r.Trouble[t.What]++
@@ -175,6 +187,28 @@ func (e fleetJudge) judge(r *Report) {
 	r.AtOnce, r.AtOnceOutcome = v.Worst, v.Outcome
 	if v.Outcome != bucket.Pass {
 		r.example("too many at once", v.String())
+	}
+	e.judgeQuota(r, stamps)
+}
+
+// judgeQuota compares the arrivals with the quota of all keys together.
+func (e fleetJudge) judgeQuota(r *Report, stamps []bucket.Arrival) {
+	if e.Quota == 0 {
+		return
+	}
+	quota := bucket.Quota{Count: e.Quota, Window: bucket.Sliding, Per: plan.QuotaPer}
+	v := bucket.Check(stamps, bucket.Expectation{Limit: bucket.Limit{Name: "lately", Quota: &quota}, Jitter: e.jitter(), Eps: e.stampError()})
+	switch v.Outcome {
+	case bucket.Pass:
+	case bucket.Fail:
+		r.OverRate++
+		r.example("over quota", v.String())
+	case bucket.Inconclusive:
+		r.Doubtful++
+		r.example("doubtful", v.String())
+	}
+	if full := float64(v.Worst) / float64(v.Allowed); full > r.Fullest {
+		r.Fullest, r.FullestOf = full, "lately"
 	}
 }
 
@@ -208,6 +242,10 @@ func (r *Report) fleetFindings() []Finding {
 		}
 		all = append(all, copies)
 	}
+	if r.PowerCuts > 0 {
+		all = append(all, Finding{bucket.Pass, "power cuts", fmt.Sprintf("%d times all nodes lost what they had not synced, %d times while a block was rewritten",
+			r.PowerCuts, r.CutRewriting)})
+	}
 	return all
 }
 
@@ -231,7 +269,9 @@ type Strike struct {
 	Kind      plan.Kind
 	Target    string
 	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
+	Rewritten string    // the block that a node rewrote at the moment of a power cut, or ""
 	Behind    string    // after a fault of the nodes' stores: a stream that did not get all its copies again, or cannot be read from one
+	Unmended  string    // messages that a node with flipped bytes does not have: nats-server is known to leave it so
 	Over      time.Time // when every key was called again after Ended; zero: not within ResumesWithin
 }
 

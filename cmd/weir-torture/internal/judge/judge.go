@@ -57,6 +57,7 @@ type Evidence struct {
 	Strikes  []Strike
 	Calm     []plan.Span // spans without faults
 	InFlight int64       // the limit of concurrent calls over all keys
+	Quota    int64       // the limit of calls in each plan.QuotaPer over all keys; 0: none
 	Keys     []string
 	Replicas []string
 }
@@ -70,6 +71,10 @@ func Judge(e *Evidence) *Report {
 	}
 	r.countKills(e)
 	for _, what := range e.Ends.Unread {
+		if e.unreadHurt(what) {
+			r.UnreadHurt++
+			continue
+		}
 		r.Unread++
 		r.example("unread", what)
 	}
@@ -116,9 +121,14 @@ func (e *Evidence) judgeEnds(r *Report) {
 		}
 		letters[l.Job] = append(letters[l.Job], l)
 	}
-	called := map[string]bool{}
-	for _, a := range e.calls() {
-		called[JobOf(&a)] = true
+	called, last := map[string]bool{}, map[string]*fakeapi.Arrival{}
+	for i := range e.calls() {
+		a := &e.calls()[i]
+		id := JobOf(a)
+		called[id] = true
+		if last[id] == nil || last[id].At < a.At {
+			last[id] = a
+		}
 	}
 	known, damaged := map[string]bool{}, map[string]int{}
 	for _, p := range e.Receipts {
@@ -128,14 +138,14 @@ func (e *Evidence) judgeEnds(r *Report) {
 			if e.gone(&p) {
 				continue // and its letter and its event are gone too
 			}
-			if overflows[p.ID] == 0 {
+			if overflows[p.ID] == 0 && !e.hurt(deadletter.Stream, p.At) {
 				r.RefusedWithoutLetter++
 			}
 			if e.lateTry(&p, told[p.Letter]) {
 				r.LateTries++
 				known[p.ID] = true
 			}
-			if e.Ends.Events[p.ID] == 0 {
+			if e.Ends.Events[p.ID] == 0 && !e.hurt(deadletter.EventsStream, p.At) {
 				r.RefusedWithoutEvent++
 			}
 			continue
@@ -157,6 +167,8 @@ func (e *Evidence) judgeEnds(r *Report) {
 		case e.spoilt(&p):
 			r.Damaged++
 			damaged[p.Stream]++
+		case e.endHurt(&p, last[p.ID]):
+			r.EndsHurt++
 		default:
 			r.Lost++
 			r.example("lost", p.ID)
@@ -167,6 +179,9 @@ func (e *Evidence) judgeEnds(r *Report) {
 		for _, l := range letters[p.ID] {
 			e.judgeLetter(r, l, called)
 		}
+	}
+	if e.queueHurt() { // a stream goes on counting a message that it cannot give, and no job waits behind that
+		r.Waiting = min(r.Waiting, r.Lost)
 	}
 	r.Lost = max(0, r.Lost-e.Waiting)
 	if r.Untold = e.untold(damaged); r.Untold > 0 {

@@ -25,8 +25,10 @@ type Heard struct {
 // SetBack is the restore of a backup. Everything accepted between from and to is lost, and weir must say so.
 type SetBack struct{ From, To time.Time }
 
-// Damage is one damaged message of a queue. weir was stopped meanwhile.
+// Damage is damage to the blocks of one stream. For a single weir it is one message of a queue, and weir was stopped
+// meanwhile. For a fleet it is one node's copy, of any stream.
 type Damage struct {
 	Stream string
-	At     time.Time
+	At     time.Time // when the bytes were flipped
+	Up     time.Time // when the node was current again; zero: not a fleet
 }

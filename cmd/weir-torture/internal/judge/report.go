@@ -145,7 +145,9 @@ type Report struct {
 	Aftermath     []Aftermath    `json:"aftermath,omitempty"`
 	Shares        []Share        `json:"shares,omitempty"`
 	Shared        bucket.Outcome `json:"shares_outcome,omitempty"`
-	Trouble       map[string]int `json:"producers_told,omitempty"` // the answers to failed tries of producers
+	PowerCuts     int            `json:"power_cuts,omitempty"`
+	CutRewriting  int            `json:"cut_while_rewritten,omitempty"` // of these, while a block was rewritten
+	Trouble       map[string]int `json:"producers_told,omitempty"`      // the answers to failed tries of producers
 
 	// The fields of the store inside weir.
 	Restores     int `json:"restores,omitempty"`
@@ -155,7 +157,10 @@ type Report struct {
 	Flips        int `json:"flips,omitempty"`
 	Damaged      int `json:"damaged,omitempty"` // jobs lost by flipped bytes
 	Untold       int `json:"damaged_untold,omitempty"`
-	CalledAgain  int `json:"called_again,omitempty"` // because weir lost what it knew of them, and said so
+	EndsHurt     int `json:"ends_damaged,omitempty"`   // jobs whose end was in a damaged block
+	UnreadHurt   int `json:"unread_damaged,omitempty"` // damaged streams that do not deliver all messages that they count
+	Unmended     int `json:"not_mended,omitempty"`     // copies that stayed damaged, as nats-server is known to leave them
+	CalledAgain  int `json:"called_again,omitempty"`   // because weir lost what it knew of them, and said so
 
 	// The fields of a redrive under faults.
 	Redrives        string `json:"redrives,omitempty"`
@@ -276,7 +281,7 @@ func (r *Report) findings() []Finding {
 			r.Restores, r.Unnoticed, r.RestoresTold, r.Gone)
 	}
 	if r.Flips > 0 {
-		add("damaged", r.Untold, "%d times bytes of a queue flipped, %d jobs lost by it, %d of them without a word", r.Flips, r.Damaged, r.Untold)
+		add("damaged", r.Untold, "%d times bytes of messages flipped, %d jobs lost by it, %d of them without a word%s", r.Flips, r.Damaged, r.Untold, r.hurt())
 	}
 	if r.CalledAgain > 0 {
 		add("called again", 0, "%d jobs of which the store had lost what it knew, as weir said", r.CalledAgain)
@@ -291,6 +296,15 @@ func (r *Report) findings() []Finding {
 		all = append(all, r.fleetFindings()...)
 	}
 	return all
+}
+
+// hurt describes what a fleet's damaged copies did, if there are any.
+func (r *Report) hurt() string {
+	if r.EndsHurt+r.UnreadHurt+r.Unmended == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; nats-server did not mend %d copies, with the ends of %d jobs, and %d streams count what they do not give",
+		r.Unmended, r.EndsHurt, r.UnreadHurt)
 }
 
 // passed describes the jobs that more urgent ones passed, if there are any.

@@ -2,11 +2,14 @@ package judge
 
 import (
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir-torture/internal/plan"
 	"weir/deadletter"
+	"weir/dispatcher/ledger"
 )
 
 // gone reports whether a job was answered between a backup and its restore, so that weir knows nothing of it.
@@ -29,6 +32,32 @@ func (e *Evidence) spoilt(p *Receipt) bool {
 		}
 	}
 	return false
+}
+
+// hurt reports whether a stream was damaged after a moment. What was stored in it before may then be missing:
+// nats-server does not mend a damaged block, and a node with one may lead its stream.
+func (e *Evidence) hurt(stream string, stored time.Time) bool {
+	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return d.Stream == stream && stored.Before(d.Up) })
+}
+
+// endHurt reports whether a job without an end had one, in a stream that was damaged afterwards. last is the job's last
+// call, or nil. Its answer must have arrived before the damage, and so must the job: later ends are in whole blocks.
+func (e *Evidence) endHurt(p *Receipt, last *fakeapi.Arrival) bool {
+	ended := p.At
+	if last != nil {
+		ended = e.Began.Add(time.Duration(max(last.At, last.End)))
+	}
+	return last != nil && e.hurt(ledger.ResultsStream, ended) || e.hurt(deadletter.Stream, ended)
+}
+
+// queueHurt reports whether a queue was damaged.
+func (e *Evidence) queueHurt() bool {
+	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return queueNamed.MatchString(d.Stream) })
+}
+
+// unreadHurt reports whether an error is about reading a stream that was damaged.
+func (e *Evidence) unreadHurt(what string) bool {
+	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return strings.Contains(what, d.Stream+",") })
 }
 
 // nameLost sets the job ids in the letters of lost jobs, because weir does not know the producers' ids.

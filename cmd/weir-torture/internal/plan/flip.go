@@ -14,5 +14,5 @@ const (
 
 var parts = []Part{OfQueue, OfKept, OfState, OfSnapshots, OfCluster}
 
-// ofMessages reports whether the part is blocks of messages.
-func (p Part) ofMessages() bool { return p == OfQueue || p == OfKept }
+// OfMessages reports whether the part is blocks of messages.
+func (p Part) OfMessages() bool { return p == OfQueue || p == OfKept }

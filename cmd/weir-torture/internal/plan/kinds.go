@@ -6,7 +6,8 @@ type Kind string
 // The faults of what the nodes of a fleet have stored. After each of them every stream must get all its copies again.
 const (
 	FlipNode       Kind = "bytes of a NATS node flipped"
-	KillNodes      Kind = "kill -9 of all NATS nodes"
+	CutPower       Kind = "power of all NATS nodes cut"
+	KillNodes      Kind = "kill -9 of all NATS nodes" // in place of CutPower, if the nodes have no drives
 	RestartDeleted Kind = "NATS node after many deletes"
 	ScaleStream    Kind = "stream scaled to one and back"
 )
@@ -14,7 +15,7 @@ const (
 // OfStores reports whether a fault is one of what the nodes have stored.
 func (k Kind) OfStores() bool {
 	switch k {
-	case FlipNode, KillNodes, RestartDeleted, ScaleStream:
+	case FlipNode, CutPower, KillNodes, RestartDeleted, ScaleStream:
 		return true
 	}
 	return false

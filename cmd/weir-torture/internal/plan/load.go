@@ -55,6 +55,21 @@ func (o *Options) AllKeys() []string {
 	return keys
 }
 
+// BlockJobs is how many large jobs each of LargeKeys keys gets before a power cut. Together they take more than one
+// block of 8 MiB, so that the server rewrites the first block when most of its jobs are deleted.
+const BlockJobs = 15
+
+// LargeKeysOf returns keys for large jobs of one partition.
+func (o *Options) LargeKeysOf(partition int) []string {
+	var keys []string
+	for n := 0; len(keys) < LargeKeys; n++ {
+		if key := fmt.Sprintf("large%d", n); queue.PartitionOf(key, o.Partitions()) == partition {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Job is one job as its producer sends it.
 type Job struct {
 	Key, ID  string

@@ -54,7 +54,7 @@ type Options struct {
 	Settings      []string // the settings to change; empty: all
 	Reloads       bool     // weir reloads its file on SIGHUP, and some changes use that
 	IdleKills     int      // kill -9 of weir while nothing is queued; not for a fleet
-	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; of a fleet: of all nodes
+	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; of a fleet: power cuts of all nodes
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not for a fleet
 	Revocations   int      // spells in which the api answers 401; not for a fleet
 	Restores      int      // a backup of the store is restored; server inside
@@ -70,6 +70,7 @@ type Options struct {
 
 	Rate     int           // calls per second of a key
 	Account  int           // calls per second of all keys together; 0: more than the jobs that come
+	Quota    int           // of a fleet: calls in each QuotaPer of all keys together; 0: any number
 	Keys     int           // the steady keys, besides the two special ones
 	Jobs     int           // jobs per second, over all steady keys
 	Duration time.Duration // no new fault after this time; 0: until all are done
@@ -182,6 +183,8 @@ func (o *Options) validateFleet() error {
 		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
 	case !o.IsFleet() && o.Fleet != FleetFaults{}:
 		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --flip-nodes, --delete-restarts, --scales, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+	case o.Quota < 0 || !o.IsFleet() && o.Quota > 0:
+		return errors.New("--quota must be 0 or more, and needs a fleet: --replicas 2 or more")
 	case !o.IsFleet():
 		return nil
 	case o.Server != External:
@@ -253,6 +256,9 @@ func (o *Options) Command() string {
 	if o.Account > 0 {
 		words = append(words, fmt.Sprintf("--account %d", o.Account))
 	}
+	if o.Quota > 0 {
+		words = append(words, fmt.Sprintf("--quota %d", o.Quota))
+	}
 	words = append(words, "--durability "+o.Durability)
 	if o.Server == Embedded {
 		words = append(words, "--auth "+o.Auth)
@@ -296,7 +302,7 @@ func (o *Options) Counts() []Count {
 		{"config-changes", "changes of the configuration: applied, applied just before a kill, or in the file that the next start finds", &o.ConfigChanges, 8, 2},
 		{"idle-kills", "kill -9 of weir while nothing is queued", &o.IdleKills, 3, 0},
 		{"memory-limits", "starts of weir with little or much memory, and a burst of large jobs and of many keys", &o.MemoryLimits, 1, 0},
-		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture); of all NATS nodes of a fleet at once, while many jobs are deleted", &o.PowerLosses, 0, 1},
+		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture); of a fleet: a power cut of all NATS nodes while one of them rewrites a block, with the loss of what was not synced (needs the right to mount)", &o.PowerLosses, 0, 1},
 		{"revocations", "spells in which the api answers 401", &o.Revocations, 0, 0},
 		{"restores", "a backup of the store is put back while it is behind; of the server inside", &o.Restores, 0, 0},
 		{"flips", "eight bytes of a queue are flipped while weir is stopped; of the server inside", &o.Flips, 0, 0},
@@ -306,9 +312,9 @@ func (o *Options) Counts() []Count {
 		{"cut-api", "a replica is cut off from the api", &f.CutAPI, 0, 1},
 		{"cut-node", "a NATS node is cut off from the others", &f.CutNode, 0, 1},
 		{"redis-kills", "kill -9 of Redis, which reads its file again", &f.RedisKills, 0, 1},
-		{"redis-losses", "kill -9 of Redis, whose file is lost", &f.RedisLosses, 0, 0},
+		{"redis-losses", "kill -9 of Redis, whose file is lost", &f.RedisLosses, 0, 1},
 		{"redis-setbacks", "kill -9 of Redis, which reads its file as it was up to six seconds before", &f.RedisSetbacks, 0, 1},
-		{"flip-nodes", "eight bytes in the store of a NATS node are flipped while it is stopped: of messages, of a stream's state, of snapshots in turn", &f.FlipNodes, 0, 0},
+		{"flip-nodes", "eight bytes in the store of a NATS node are flipped while it is stopped: of messages, of a stream's state, of snapshots in turn", &f.FlipNodes, 0, 1},
 		{"delete-restarts", "restarts of a NATS node right after hundreds of deletions", &f.DeleteRestarts, 0, 1},
 		{"scales", "a stream is scaled from three copies to one and back, and the node that had it is restarted", &f.Scales, 0, 1},
 		{"rolls", "rolling restarts of all replicas", &f.Rolls, 0, 1},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket/lease"
+	"weir/bucket/queue"
 )
 
 // TestTimeline checks that earlier configurations are possible until a later one is certainly in force, and a moment
@@ -94,13 +95,16 @@ func TestStrikes(t *testing.T) {
 				t.Errorf("%s for %v", s.Kind, s.Last)
 			}
 		}
+		if s.Late > 0 && s.Kind != CutPower {
+			t.Errorf("%s comes %v late", s.Kind, s.Late)
+		}
 		if (s.Kind == SetBackRedis) != (s.Behind > 0) {
 			t.Errorf("%s with a file that is %v older", s.Kind, s.Behind)
 		}
 		if s.Part != "" {
 			flipped[s.Part] = true
 		}
-		if (s.Kind == FlipNode) != (s.Part != "") || s.Part != "" && !s.Part.ofMessages() && !s.Orderly {
+		if (s.Kind == FlipNode) != (s.Part != "") || s.Part != "" && !s.Part.OfMessages() && !s.Orderly {
 			t.Errorf("%s in %q, orderly: %v", s.Kind, s.Part, s.Orderly)
 		}
 		if s.Kind == CutAPI && s.Held != Lost {
@@ -120,6 +124,25 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
+// TestLargeKeysOf checks that the keys of large jobs belong to the partition whose blocks they fill, and are different.
+func TestLargeKeysOf(t *testing.T) {
+	o := Options{Replicas: 2}
+	for partition := range o.Partitions() {
+		keys := o.LargeKeysOf(partition)
+		for _, key := range keys {
+			if p := queue.PartitionOf(key, o.Partitions()); p != partition {
+				t.Errorf("%s belongs to partition %d, not %d", key, p, partition)
+			}
+		}
+		if slices.Sort(keys); len(slices.Compact(keys)) != LargeKeys {
+			t.Errorf("partition %d has the keys %q", partition, keys)
+		}
+	}
+	if all := LargeKeys * BlockJobs * LargeBody; all < 10<<20 {
+		t.Errorf("%d bytes of large jobs do not fill a block of 8 MiB, with some left for the next", all)
+	}
+}
+
 // TestFleetOptions checks that options that do not fit together are refused, and that the error says what to do
 // instead.
 func TestFleetOptions(t *testing.T) {
@@ -131,6 +154,8 @@ func TestFleetOptions(t *testing.T) {
 		{func(o *Options) { o.Replicas = 5 }, "--replicas must be from 1 to 4"},
 		{func(o *Options) { o.Replicas = 0 }, "--replicas must be from 1 to 4"},
 		{func(o *Options) { o.Replicas = 1 }, "need a fleet"},
+		{func(o *Options) { o.Replicas, o.Fleet, o.Quota = 1, FleetFaults{}, 200 }, "needs a fleet"},
+		{func(o *Options) { o.Quota = 200 }, ""},
 		{func(o *Options) { o.Server = Embedded }, "--server external"},
 		{func(o *Options) { o.Takeovers = 1 }, "--stops"},
 		{func(o *Options) { o.PowerLosses = 1 }, ""}, // of all nodes: no build with hooks is needed

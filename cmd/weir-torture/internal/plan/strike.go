@@ -33,8 +33,9 @@ type Strike struct {
 	Apart   bool          // a cut of a node also cuts it off from its clients
 	Orderly bool          // a node is stopped by a signal, not killed
 	Part    Part          // of a node's store, in which bytes are flipped
-	Seed    uint64        // determines the damaged bytes, or the stream that is scaled
+	Seed    uint64        // determines the damaged bytes, the stream that is scaled, or the queue whose blocks are rewritten
 	Behind  time.Duration // how much older the file is that Redis gets back
+	Late    time.Duration // from the moment at which a block is rewritten to the power cut
 }
 
 // Held says what happens to the bytes that a cut has held up.
@@ -49,6 +50,10 @@ const (
 // longerThanLease is the least duration of a fault during which a lease is not renewed. By its end other replicas have
 // taken over.
 const longerThanLease = lease.Term + 2*time.Second
+
+// latestCut is the longest time from the moment at which a rewritten block is seen to the power cut. Early cuts come
+// while the new block is written, late ones after it has replaced the old one.
+const latestCut = 20 * time.Millisecond
 
 // newStrikes returns the faults in a random order, which r determines.
 func newStrikes(r *rand.Rand, o *Options) []Strike {
@@ -76,7 +81,7 @@ func newStrikes(r *rand.Rand, o *Options) []Strike {
 	add(o.ConfigChanges, ChangeConfig, max(1, o.ConfigChanges), 0, 0)
 	add(o.Fleet.RedisSetbacks, SetBackRedis, 1, 0, 4*time.Second)
 	add(o.Fleet.FlipNodes, FlipNode, Nodes, 0, 4*time.Second)
-	add(o.PowerLosses, KillNodes, 1, 0, 4*time.Second)
+	add(o.PowerLosses, CutPower, 1, 0, 4*time.Second)
 	add(o.Fleet.DeleteRestarts, RestartDeleted, Nodes, 0, 4*time.Second)
 	add(o.Fleet.Scales, ScaleStream, 1, time.Second, 6*time.Second)
 	flips := int(o.Seed % uint64(len(parts)))
@@ -87,8 +92,10 @@ func newStrikes(r *rand.Rand, o *Options) []Strike {
 			s.Behind = between(r, 500*time.Millisecond, 6*time.Second)
 		case FlipNode:
 			s.Part, s.Seed = parts[flips%len(parts)], r.Uint64()
-			s.Orderly = !s.Part.ofMessages() || r.IntN(2) == 0 // a node that was killed need not have the others
+			s.Orderly = !s.Part.OfMessages() || r.IntN(2) == 0 // a node that was killed need not have the others
 			flips++
+		case CutPower:
+			s.Seed, s.Late = r.Uint64(), between(r, 0, latestCut)
 		case RestartDeleted, ScaleStream:
 			s.Orderly, s.Seed = r.IntN(2) == 0, r.Uint64()
 		}

@@ -37,6 +37,7 @@ type Terms struct {
 	accountRate int
 	budget      int // a month, in the currency; 0: none
 	quota       int // calls a month; 0: none
+	lately      int // calls in each QuotaPer; 0: any number
 }
 
 // Limits that are larger than any run needs, so that they delay no job.
@@ -58,6 +59,7 @@ func FirstTerms(o *Options) Terms {
 		Rate: o.Rate, Burst: 1, capacity: 20000, InFlight: 4, slowPer: slowPer, burstRate: burstRate, burstHolds: burstHolds,
 		timeout: CallTimeout, jitter: Jitter, attempts: 1000, Price: 1, pack: o.Pack, posts: o.Callbacks, polls: o.Operations, reuse: o.Reuse, tokens: o.Settled,
 	}
+	t.lately = o.Quota
 	if o.Idempotent {
 		t.Header = UsualKeyHeader
 	}
@@ -223,6 +225,9 @@ func (t *Terms) limits(fleet bool) string {
 	}
 	if t.quota > 0 {
 		all = append(all, fmt.Sprintf("{name: calls, quota: %d/month, tz: %s}", t.quota, noon))
+	}
+	if t.lately > 0 {
+		all = append(all, fmt.Sprintf("{name: lately, quota: %d/%s, window: sliding}", t.lately, QuotaPer))
 	}
 	return strings.Join(all, ", ")
 }

@@ -18,16 +18,27 @@
 // time (plan.Strike). The next fault begins when every key has been called again and all streams have all their
 // copies. So the recovery time of each fault is known, and no fault exceeds what three nodes must survive.
 //
-// Some faults are of what the nodes have stored (fleet_store.go, fleet_flip.go): bytes of a node are flipped, all nodes
-// are killed while jobs are deleted, a node is restarted after many deletions, a stream is scaled to one copy and back.
-// After each of them every stream must get all its copies again, and what was accepted must be there. A node with
+// Some faults are of what the nodes have stored (fleet_store.go, fleet_flip.go, fleet_power.go): bytes of a node are
+// flipped, the power of all nodes is cut, a node is restarted after many deletions, a stream is scaled to one copy and
+// back. After each of them every stream must get all its copies again, and what was accepted must be there. A node with
 // flipped bytes leads the damaged stream afterwards, so that weir reads its copy.
 //
-// nats-server 2.15 does not heal all flipped bytes, so a fleet has such a fault only on request. With a damaged Raft
-// snapshot the node does not start, or has no copy of that stream. Then the torture gives the node an empty store, as
-// an operator would, and notes it. With a damaged block of messages the node counts messages that it cannot read, or
-// lacks what came after them, and is current for the cluster (https://github.com/nats-io/nats-server/issues/7549). The
-// verdict counts that as a breach.
+// For a power cut each node has a drive (drive_linux.go), an ext4 of its own on a file. The nodes are killed at one
+// moment, in which one of them rewrites a block of a queue. Then each ext4 is shut down without its journal: what was
+// not synced stays in the kernel's memory, and is lost. A disk that says that it has synced, and has not, is not
+// simulated; --durability interval is nearest to it, and must lose jobs.
+//
+// A Redis that has lost its file forgets what all keys together have used. Each replica still knows the last calls of
+// its own keys and reports them with every ask, so no key is called too early. So only a limit that all keys share shows
+// a loss that weir does not notice. --quota sets such a limit, and jobs must wait for it during the loss.
+//
+// nats-server 2.15 does not heal all flipped bytes. With a damaged Raft snapshot the node does not start, or has no copy
+// of that stream. Then the torture gives the node an empty store, as an operator would, and notes it. With a damaged
+// block of messages the node counts messages that it cannot read, or lacks what came after them, and is current for the
+// cluster (https://github.com/nats-io/nats-server/issues/7549). The verdict counts such copies, and does not take them
+// for a breach. Nor does it demand an end, a letter or an event that was stored in the stream before the damage. All
+// else is judged as ever: a job that was lost in a damaged queue must be reported, nothing may be called twice, no limit
+// may be exceeded, and every later end must be there.
 //
 // The stage (stage.go) consists of the paid api (api.go), the servers (servers.go), the server beside weir (server.go),
 // the weir that is killed (weir.go) and its lives (lives.go), the other faults (mishaps.go), the operator that changes

@@ -34,6 +34,8 @@ type fleet struct {
 	operator *operator
 	teardown *teardown
 
+	producing *producers // set before the faults
+
 	nodes    []*node
 	redis    *redisServer
 	replicas []*replica
@@ -57,6 +59,7 @@ func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
 	if f.nodes, err = newNodes(p); err != nil {
 		return err
 	}
+	f.makeDrives()
 	if f.toAPI, err = network.NewNamedLink(strings.TrimPrefix(api.url(), "http://")); err != nil {
 		return err
 	}
@@ -170,6 +173,7 @@ func (f *fleet) closeLinks() error {
 // testify adds a fleet's part of the evidence.
 func (f *fleet) testify(e *judge.Evidence) {
 	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, plan.FleetInFlight, f.programs.o.AllKeys()
+	e.Quota = int64(f.programs.o.Quota)
 	for _, s := range f.strikes {
 		if s.Kind == plan.CutAPI {
 			e.Spoilt = append(e.Spoilt, plan.Span{From: s.At, To: s.Ended})

@@ -32,6 +32,7 @@ func (f storeFaults) flipNode(ctx context.Context, s plan.Strike, done *judge.St
 		defer func() { err = errors.Join(err, f.command(ctx, "resume", plan.APIName)) }()
 	}
 	f.end(n, s.Orderly)
+	flipped := time.Now()
 	dir := filepath.Join(f.storeOf(n), "jetstream")
 	file, err := flipPart(dir, s.Part, rand.New(rand.NewPCG(f.programs.o.Seed, s.Seed)))
 	if err != nil {
@@ -54,13 +55,16 @@ func (f storeFaults) flipNode(ctx context.Context, s plan.Strike, done *judge.St
 	if of == "" {
 		return nil
 	}
+	if s.Part.OfMessages() {
+		f.record.damaged(judge.Damage{Stream: of, At: flipped, Up: time.Now()})
+	}
 	whole, err := f.info(ctx, of) // usually from another node, which became the leader when this one ended
 	if err != nil {
 		return fmt.Errorf("%s after flipped bytes: %w", of, err)
 	}
 	f.lead(ctx, of, n)
 	if s.Part == plan.OfKept {
-		done.Behind = f.readAll(ctx, whole, n)
+		done.Unmended = f.readAll(ctx, whole, n)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"weir/bucket/stream"
@@ -19,7 +18,6 @@ import (
 // Bounds of the deletions before a fault.
 const (
 	manyDeletes   = 600              // before a node is restarted
-	burstDeletes  = 60               // after a pause of the api, before all nodes are killed
 	deletesWithin = 90 * time.Second // the longest wait for these deletions
 	burstGathers  = 10 * time.Second // the length of the pause, in which jobs gather
 )
@@ -33,9 +31,8 @@ func (f storeFaults) strike(ctx context.Context, s plan.Strike, done *judge.Stri
 	switch s.Kind {
 	case plan.FlipNode:
 		return f.flipNode(ctx, s, done)
-	case plan.KillNodes:
-		done.Target = "all"
-		return f.killNodes(ctx, s)
+	case plan.CutPower:
+		return f.cutPower(ctx, s, done)
 	case plan.RestartDeleted:
 		done.Target = n.name
 		if err := f.awaitDeletes(ctx, manyDeletes); err != nil {
@@ -75,26 +72,6 @@ func (f *fleet) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 		return nil, err
 	}
 	return s.CachedInfo(), nil
-}
-
-// killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.
-func (f storeFaults) killNodes(ctx context.Context, s plan.Strike) error {
-	if err := f.gather(ctx); err != nil {
-		return err
-	}
-	if err := f.command(ctx, "resume", plan.APIName); err != nil {
-		return err
-	}
-	if err := f.awaitDeletes(ctx, burstDeletes); err != nil {
-		return err
-	}
-	var killing sync.WaitGroup
-	for _, n := range f.nodes {
-		killing.Go(func() { f.end(n, false) })
-	}
-	killing.Wait()
-	stream.Sleep(ctx, s.Last)
-	return f.startNodes(ctx)
 }
 
 // gather pauses the api, so that jobs gather in the queue. The caller resumes it.

@@ -45,10 +45,17 @@ func (f *fleet) torment(ctx, faults context.Context, p *plan.Plan) error {
 }
 
 // beCalm waits until the fleet is whole and has caught up, and lets it work for a while. With a backlog each replica
-// would call as fast as it can, so the calls would not show its share.
+// would call as fast as it can, so the calls would not show its share. Under a quota there is always a backlog, and no
+// share is measured.
 func (f *fleet) beCalm(ctx context.Context) error {
 	if err := f.awaitReplicas(ctx); err != nil {
 		return err
+	}
+	if f.programs.o.Quota > 0 { // jobs wait for the quota
+		if !stream.Sleep(ctx, calmFor) {
+			return context.Cause(ctx)
+		}
+		return nil
 	}
 	for limit := time.Now().Add(catchesUp); !f.hasCaughtUp(ctx) || !f.allTakePart(ctx); {
 		if time.Now().After(limit) {
@@ -107,7 +114,7 @@ func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change
 		done.Target, err = f.strikeNode(ctx, s)
 	case plan.KillRedis, plan.LoseRedis, plan.SetBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
-	case plan.FlipNode, plan.KillNodes, plan.RestartDeleted, plan.ScaleStream: // ofStores
+	case plan.FlipNode, plan.CutPower, plan.RestartDeleted, plan.ScaleStream: // ofStores
 		err = storeFaults{f}.strike(ctx, s, &done)
 	case plan.ChangeConfig:
 		c := changes[s.Target]
@@ -131,7 +138,7 @@ func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change
 		done.Over = time.Now()
 	}
 	if s.Kind != plan.ChangeConfig { // operator.change counts changes
-		f.record.count(s.Kind)
+		f.record.count(done.Kind)
 	}
 	behind, err := f.awaitCopies(ctx, judge.CurrentWithin)
 	if behind != "" {
@@ -141,7 +148,7 @@ func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change
 		done.Behind = cmp.Or(done.Behind, behind)
 	}
 	f.strikes = append(f.strikes, done)
-	f.record.talk("%s (%s): %v, and %v until every key was called again", s.Kind, done.Target,
+	f.record.talk("%s (%s): %v, and %v until every key was called again", done.Kind, done.Target,
 		done.Ended.Sub(done.At).Round(100*time.Millisecond), resumed.Round(100*time.Millisecond))
 	return err
 }

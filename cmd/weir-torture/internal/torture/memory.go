@@ -98,6 +98,20 @@ func (p *producers) crowd(ctx context.Context, number int64) {
 	}
 }
 
+// fill submits large jobs of some keys, and waits until each of them was answered.
+func (p *producers) fill(ctx context.Context, keys []string) {
+	number := p.crowds.Add(1)
+	var submitting sync.WaitGroup
+	for i, key := range keys {
+		submitting.Go(func() {
+			for n := range plan.BlockJobs {
+				p.submitLarge(ctx, p.conns[i%len(p.conns)], key, fmt.Sprintf("%s-%d-%02d", key, number, n))
+			}
+		})
+	}
+	submitting.Wait()
+}
+
 // submitLarge sends a job whose body is too large for the api's ledger. The query has the job's id.
 func (p *producers) submitLarge(ctx context.Context, nc *nats.Conn, key, id string) {
 	p.report(p.submit(ctx, nc, plan.Job{Key: key, ID: id, Large: []byte(strconv.Quote(strings.Repeat("x", plan.LargeBody)))}))

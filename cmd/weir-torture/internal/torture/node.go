@@ -20,6 +20,7 @@ type node struct {
 	clients string // address for clients: producers use it directly, replicas by links of their own
 	cluster string // address for the other nodes
 	routes  []*network.Link
+	drive   *drive // nil unless the plan cuts its power
 	process *process
 }
 
@@ -67,8 +68,11 @@ func (f *fleet) startNode(ctx context.Context, n *node) error {
 	return p.awaitReady(ctx, startWithin)
 }
 
+// homeOf returns the directory of everything that a node stores. Its drive is mounted there.
+func (f *fleet) homeOf(n *node) string { return filepath.Join(f.programs.o.Dir, n.name) }
+
 // storeOf returns the directory of a node's store.
-func (f *fleet) storeOf(n *node) string { return filepath.Join(f.programs.o.Dir, n.name) }
+func (f *fleet) storeOf(n *node) string { return filepath.Join(f.homeOf(n), "store") }
 
 // paths returns the links between a node and the other nodes, in both directions.
 func (f *fleet) paths(n *node) []*network.Link {

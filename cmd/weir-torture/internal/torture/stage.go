@@ -193,6 +193,7 @@ func (s *stage) setUpServer(ctx context.Context, addr string) (err error) {
 // torment executes the plan. When it returns, a weir is running for good.
 func (s *stage) torment(ctx, faults context.Context, producing *producers) error {
 	if s.fleet != nil {
+		s.fleet.producing = producing
 		return s.fleet.torment(ctx, faults, s.plan)
 	}
 	lives := &lives{planned: s.plan.Lives, weir: s.weir, api: s.api, servers: s.servers, producing: producing, record: s.record}

@@ -29,7 +29,7 @@ var rooms = []struct{ room, imports string }{
 	{"bucket/natstest", ""},
 	{"bucket/certtest", ""},
 	{"bucket", "ingest bucket/internal/keyhash"},
-	{"bucket/redisstore", "bucket"},
+	{"bucket/redisstore", "bucket bucket/fault"},
 	{"bucket/storetest", "ingest bucket"},
 	{"bucket/stream", "ingest"},
 	{"bucket/lease", "bucket/fault bucket/stream"},
@@ -134,7 +134,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir-torture/internal/judge", "bucket bucket/fault deadletter dispatcher/ledger cmd/internal/fakeapi cmd/weir-torture/internal/plan"},
 	{"cmd/weir-torture/internal/network", "bucket/stream cmd/weir-torture/internal/plan"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child cmd/weir-torture/internal/plan cmd/weir-torture/internal/judge cmd/weir-torture/internal/network"},
-	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/plan cmd/weir-torture/internal/torture"},
+	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/plan cmd/weir-torture/internal/judge cmd/weir-torture/internal/torture"},
 	{"cmd/weir-peers", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/internal/contest"},
 	{"cmd/weir-peers/sides", "cmd/internal/machine cmd/internal/serving cmd/internal/contest"},
 	{"deploy/bench", ""}, // a module of its own: only its tests import weir
