@@ -118,8 +118,13 @@ func (f *fleetStage) bare(ctx context.Context) (*entrant, error) {
 	}, nil
 }
 
-// idleFor is how long a fleet without jobs is watched.
-const idleFor = 3 * time.Second
+// A fleet goes on writing and deleting for some time after its last job. It is left alone for settleFor, and then watched
+// for idleFor at a time until it sends no fewer messages than before, at most idleLooks times.
+const (
+	settleFor = 15 * time.Second
+	idleFor   = 3 * time.Second
+	idleLooks = 15
+)
 
 // turn runs one round of an entrant: the fleet gets its size, runs a short round that does not count, is watched
 // without jobs, runs the round, and loses a replica.
@@ -134,7 +139,7 @@ func (f *fleetStage) turn(ctx context.Context, e *entrant) error {
 	}
 	var also []Also
 	if e.size > 0 {
-		idle, err := f.spent(ctx, e, func() error { return rest(ctx, idleFor) })
+		idle, err := f.idle(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -165,6 +170,25 @@ func (f *fleetStage) turn(ctx context.Context, e *entrant) error {
 	return nil
 }
 
+// idle waits until a fleet has nothing left to do, and returns what it spends then in idleFor.
+func (f *fleetStage) idle(ctx context.Context, e *entrant) (spent, error) {
+	if err := rest(ctx, settleFor); err != nil {
+		return nil, err
+	}
+	last := math.Inf(1)
+	for look := 1; ; look++ {
+		idle, err := f.spent(ctx, e, func() error { return rest(ctx, idleFor) })
+		if err != nil {
+			return nil, err
+		}
+		now := idle.messages()
+		if now >= 0.8*last || look == idleLooks {
+			return idle, nil
+		}
+		last = now
+	}
+}
+
 // rest waits, and fails if ctx ends first.
 func rest(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -180,13 +204,26 @@ func rest(ctx context.Context, d time.Duration) error {
 // spent is what each group of processes has spent. A figure that the system does not tell is NaN.
 type spent []Also
 
-// cpuUnit is the unit of processor time.
-const cpuUnit = "µs"
+// The units of processor time and of messages.
+const (
+	cpuUnit     = "µs"
+	messageUnit = "messages"
+)
 
 // cpu returns the processor time of all groups in µs.
 func (s spent) cpu() (sum float64) {
 	for _, x := range s {
 		if x.Unit == cpuUnit {
+			sum += x.Figure
+		}
+	}
+	return sum
+}
+
+// messages returns the number of messages that NATS had from and to clients, and between its servers.
+func (s spent) messages() (sum float64) {
+	for _, x := range s {
+		if x.Unit == messageUnit {
 			sum += x.Figure
 		}
 	}
@@ -241,8 +278,8 @@ func (f *fleetStage) account(ctx context.Context, e *entrant) (spent, error) {
 		{"CPU of NATS", cpuUnit, cpu(f.cluster.PIDs())},
 		{"CPU of Redis", cpuUnit, cpu([]int{f.redis.PID()})},
 		{"CPU of the api", cpuUnit, cpu([]int{f.api.PID})},
-		{"NATS, from and to clients", "messages", float64(messages.Clients)},
-		{"NATS, between servers", "messages", float64(messages.Between)},
+		{"NATS, from and to clients", messageUnit, float64(messages.Clients)},
+		{"NATS, between servers", messageUnit, float64(messages.Between)},
 		{"Redis, scripts", "runs", float64(commands.Scripts)},
 		{"Redis, all commands", "commands", float64(commands.All)},
 	}, nil

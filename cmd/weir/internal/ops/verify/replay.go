@@ -266,8 +266,10 @@ func (r *replay) count(c *ledger.Record) {
 			}
 		}
 	}
-	// The next call is not a second one if nothing was sent, or if the answer said "not now" or denied weir access.
-	doubtful := c.Sent && c.Outcome != ledger.PushedBack && c.Outcome != httpcall.DeniedCall
+	// The next call is not a second one if nothing was sent, or if the answer said "not now" or denied weir access. The
+	// answer to a pack can say "not now" of one of its jobs: that job's call is not final, and was not billed.
+	refused := !c.Final && c.Billed == deadletter.NotBilled
+	doubtful := c.Sent && !refused && c.Outcome != ledger.PushedBack && c.Outcome != httpcall.DeniedCall
 	identity := cmp.Or(c.Idempotency, before.identity)
 	if before.doubtful && deadletter.SameKey(identity, before.identity) {
 		identity = deadletter.EarlierKey(before.identity, identity)
