@@ -41,7 +41,7 @@ type Evidence struct {
 	Troubles  []Trouble
 
 	SetBacks  []SetBack
-	Damages   []Damage
+	Damages   Damages
 	Heard     Heard
 	Redrives  *Redrives // nil: nothing was redriven
 	Unnoticed int       // restored backups after which weir did not refuse to start
@@ -71,7 +71,7 @@ func Judge(e *Evidence) *Report {
 	}
 	r.countKills(e)
 	for _, what := range e.Ends.Unread {
-		if e.unreadHurt(what) {
+		if e.Damages.explain(what) {
 			r.UnreadHurt++
 			continue
 		}
@@ -138,14 +138,14 @@ func (e *Evidence) judgeEnds(r *Report) {
 			if e.gone(&p) {
 				continue // and its letter and its event are gone too
 			}
-			if overflows[p.ID] == 0 && !e.hurt(deadletter.Stream, p.At) {
+			if overflows[p.ID] == 0 && !e.Damages.after(deadletter.Stream, p.At) {
 				r.RefusedWithoutLetter++
 			}
 			if e.lateTry(&p, told[p.Letter]) {
 				r.LateTries++
 				known[p.ID] = true
 			}
-			if e.Ends.Events[p.ID] == 0 && !e.hurt(deadletter.EventsStream, p.At) {
+			if e.Ends.Events[p.ID] == 0 && !e.Damages.after(deadletter.EventsStream, p.At) {
 				r.RefusedWithoutEvent++
 			}
 			continue
@@ -164,7 +164,7 @@ func (e *Evidence) judgeEnds(r *Report) {
 		case ends > 0:
 		case e.gone(&p):
 			r.Gone++
-		case e.spoilt(&p):
+		case e.Damages.of(p.Stream):
 			r.Damaged++
 			damaged[p.Stream]++
 		case e.endHurt(&p, last[p.ID]):
@@ -180,7 +180,7 @@ func (e *Evidence) judgeEnds(r *Report) {
 			e.judgeLetter(r, l, called)
 		}
 	}
-	if e.queueHurt() { // a stream goes on counting a message that it cannot give, and no job waits behind that
+	if e.Damages.ofQueue() { // a stream goes on counting a message that it cannot give, and no job waits behind that
 		r.Waiting = min(r.Waiting, r.Lost)
 	}
 	r.Lost = max(0, r.Lost-e.Waiting)

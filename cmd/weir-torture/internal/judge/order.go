@@ -17,7 +17,7 @@ import (
 func (e *Evidence) judgeOrder(r *Report) {
 	seq, priority := map[string]string{}, map[string]bucket.Priority{}
 	for _, p := range e.Receipts {
-		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // else a later job may have its sequence
+		if p.Code == 0 && !e.gone(&p) && !e.Damages.of(p.Stream) { // else a later job may have its sequence
 			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
 			priority[p.ID] = p.Priority
 		}

@@ -22,22 +22,30 @@ func (e *Evidence) gone(p *Receipt) bool {
 	return false
 }
 
-// spoilt reports whether a job's queue was damaged. The job may stand behind the damaged message in a block, whenever
-// it was accepted. At the next kill the server discards the part of the block behind the damage, and uses its sequences
-// again for other jobs.
-func (e *Evidence) spoilt(p *Receipt) bool {
-	for _, d := range e.Damages {
-		if d.Stream == p.Stream {
-			return true
-		}
-	}
-	return false
+// Damages are the bytes that were flipped in a run.
+type Damages []Damage
+
+// of reports whether a stream was damaged. Each job of a damaged queue may stand behind the damaged message in a block,
+// whenever it was accepted. At the next kill the server discards the part of the block behind the damage, and uses its
+// sequences again for other jobs.
+func (all Damages) of(stream string) bool {
+	return slices.ContainsFunc(all, func(d Damage) bool { return d.Stream == stream })
 }
 
-// hurt reports whether a stream was damaged after a moment. What was stored in it before may then be missing:
+// after reports whether a stream was damaged after a moment. What was stored in it before may then be missing:
 // nats-server does not mend a damaged block, and a node with one may lead its stream.
-func (e *Evidence) hurt(stream string, stored time.Time) bool {
-	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return d.Stream == stream && stored.Before(d.Up) })
+func (all Damages) after(stream string, stored time.Time) bool {
+	return slices.ContainsFunc(all, func(d Damage) bool { return d.Stream == stream && stored.Before(d.Up) })
+}
+
+// ofQueue reports whether a queue was damaged.
+func (all Damages) ofQueue() bool {
+	return slices.ContainsFunc(all, func(d Damage) bool { return queueNamed.MatchString(d.Stream) })
+}
+
+// explain reports whether an error is about reading a stream that was damaged.
+func (all Damages) explain(what string) bool {
+	return slices.ContainsFunc(all, func(d Damage) bool { return strings.Contains(what, d.Stream+",") })
 }
 
 // endHurt reports whether a job without an end had one, in a stream that was damaged afterwards. last is the job's last
@@ -47,17 +55,7 @@ func (e *Evidence) endHurt(p *Receipt, last *fakeapi.Arrival) bool {
 	if last != nil {
 		ended = e.Began.Add(time.Duration(max(last.At, last.End)))
 	}
-	return last != nil && e.hurt(ledger.ResultsStream, ended) || e.hurt(deadletter.Stream, ended)
-}
-
-// queueHurt reports whether a queue was damaged.
-func (e *Evidence) queueHurt() bool {
-	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return queueNamed.MatchString(d.Stream) })
-}
-
-// unreadHurt reports whether an error is about reading a stream that was damaged.
-func (e *Evidence) unreadHurt(what string) bool {
-	return slices.ContainsFunc(e.Damages, func(d Damage) bool { return strings.Contains(what, d.Stream+",") })
+	return last != nil && e.Damages.after(ledger.ResultsStream, ended) || e.Damages.after(deadletter.Stream, ended)
 }
 
 // nameLost sets the job ids in the letters of lost jobs, because weir does not know the producers' ids.
@@ -81,7 +79,7 @@ func (e *Evidence) untold(lost map[string]int) (untold int) {
 	told := map[string]int{}
 	for _, l := range e.Ends.Letters {
 		if l.Job == "" && l.Reason == string(deadletter.Unknown) && strings.HasPrefix(l.Detail, "lost: ") {
-			told[e.streamIn(l.Detail)]++
+			told[queueNamed.FindString(l.Detail)]++
 		}
 	}
 	for name, n := range lost {
@@ -93,8 +91,6 @@ func (e *Evidence) untold(lost map[string]int) (untold int) {
 }
 
 var queueNamed = regexp.MustCompile(`WEIR_` + plan.APIName + `_\d+`)
-
-func (e *Evidence) streamIn(detail string) string { return queueNamed.FindString(detail) }
 
 // explains reports whether a letter itself says why the outcome of its job is unknown.
 func (e *Evidence) explains(l *Letter) bool {

@@ -23,7 +23,7 @@
 // back. After each of them every stream must get all its copies again, and what was accepted must be there. A node with
 // flipped bytes leads the damaged stream afterwards, so that weir reads its copy.
 //
-// For a power cut each node has a drive (drive_linux.go), an ext4 of its own on a file. The nodes are killed at one
+// For a power cut each node has a drive (../disk/drive_linux.go), an ext4 of its own on a file. The nodes are killed at one
 // moment, in which one of them rewrites a block of a queue. Then each ext4 is shut down without its journal: what was
 // not synced stays in the kernel's memory, and is lost. A disk that says that it has synced, and has not, is not
 // simulated; --durability interval is nearest to it, and must lose jobs.

@@ -11,6 +11,7 @@ import (
 
 	"weir/bucket/queue"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/disk"
 	"weir/cmd/weir-torture/internal/judge"
 	"weir/cmd/weir-torture/internal/plan"
 )
@@ -25,13 +26,13 @@ func (f *fleet) makeDrives() {
 		return
 	}
 	for _, n := range f.nodes {
-		d, err := newDrive(f.homeOf(n)+".drive", f.homeOf(n))
+		d, err := disk.NewDrive(f.homeOf(n)+".drive", f.homeOf(n))
 		if err != nil {
 			f.record.note("no power cut, all nodes are killed instead: %v", err)
 			return
 		}
 		n.drive = d
-		f.teardown.onEnd(d.close)
+		f.teardown.onEnd(d.Close)
 	}
 }
 
@@ -68,7 +69,7 @@ func (f storeFaults) cutPower(ctx context.Context, s plan.Strike, done *judge.St
 		done.Kind = plan.KillNodes
 	} else {
 		for _, n := range f.nodes {
-			if err := n.drive.cut(); err != nil {
+			if err := n.drive.Cut(); err != nil {
 				return err
 			}
 		}

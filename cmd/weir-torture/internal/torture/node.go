@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/disk"
 	"weir/cmd/weir-torture/internal/judge"
 	"weir/cmd/weir-torture/internal/network"
 	"weir/cmd/weir-torture/internal/plan"
@@ -20,7 +21,7 @@ type node struct {
 	clients string // address for clients: producers use it directly, replicas by links of their own
 	cluster string // address for the other nodes
 	routes  []*network.Link
-	drive   *drive // nil unless the plan cuts its power
+	drive   *disk.Drive // nil unless the plan cuts its power
 	process *process
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/disk"
 	"weir/cmd/weir-torture/internal/judge"
 )
 
@@ -19,7 +20,7 @@ type server struct {
 	record   *record
 	addr     string
 	dir      string
-	disk     *disk // nil: the disk is never filled
+	disk     *disk.Disk // nil: the disk is never filled
 
 	mu      sync.Mutex
 	process *process
@@ -69,11 +70,11 @@ func (s *server) replace(ctx context.Context, after time.Duration) error {
 
 // fill fills the disk for a while. JetStream then writes nothing until the server is restarted, so fill restarts it.
 func (s *server) fill(ctx context.Context, last time.Duration) error {
-	if err := s.disk.fill(); err != nil {
+	if err := s.disk.Fill(); err != nil {
 		return err
 	}
 	stream.Sleep(ctx, last)
-	if err := s.disk.free(); err != nil {
+	if err := s.disk.Free(); err != nil {
 		return fmt.Errorf("free the disk: %w", err)
 	}
 	return s.replace(ctx, 0)

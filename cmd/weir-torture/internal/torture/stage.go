@@ -7,6 +7,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir-torture/internal/disk"
 	"weir/cmd/weir-torture/internal/judge"
 	"weir/cmd/weir-torture/internal/network"
 	"weir/cmd/weir-torture/internal/plan"
@@ -180,10 +181,10 @@ func (s *stage) setUpOne(ctx context.Context) error {
 func (s *stage) setUpServer(ctx context.Context, addr string) (err error) {
 	s.server = &server{programs: s.programs, record: s.record, addr: addr, dir: s.servers.dir()}
 	if s.o.DiskFulls > 0 {
-		if s.server.disk, err = newDisk(s.server.dir); err != nil {
+		if s.server.disk, err = disk.NewDisk(s.server.dir); err != nil {
 			s.record.note("no full disk: %v", err)
 		} else {
-			s.teardown.onEnd(s.server.disk.close)
+			s.teardown.onEnd(s.server.disk.Close)
 		}
 	}
 	s.teardown.onEnd(s.server.stop)

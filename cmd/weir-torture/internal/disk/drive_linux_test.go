@@ -1,4 +1,4 @@
-package torture
+package disk
 
 import (
 	"os"
@@ -10,12 +10,12 @@ import (
 // of a file, a file, and a rename. A later cut takes no more.
 func TestDriveLosesWhatWasNotSynced(t *testing.T) {
 	dir := t.TempDir()
-	d, err := newDrive(filepath.Join(dir, "image"), filepath.Join(dir, "mounted"))
+	d, err := NewDrive(filepath.Join(dir, "image"), filepath.Join(dir, "mounted"))
 	if err != nil {
 		t.Skipf("no drive can be made here: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := d.close(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -57,7 +57,7 @@ func TestDriveLosesWhatWasNotSynced(t *testing.T) {
 		t.Errorf("before the cut the files have %q", got)
 	}
 	for range 2 {
-		if err := d.cut(); err != nil {
+		if err := d.Cut(); err != nil {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]string{

@@ -1,4 +1,4 @@
-package torture
+package disk
 
 import (
 	"errors"
@@ -20,12 +20,12 @@ const (
 	noLogSync = 2
 )
 
-// drive is a file system of its own, of which the power can be cut. It is ext4 on a file, as a disk whose own cache
+// Drive is a file system of its own, of which the power can be cut. It is ext4 on a file, as a disk whose own cache
 // survives. Its journal is written for syncs, and not by a timer.
-type drive struct{ image, dir string }
+type Drive struct{ image, dir string }
 
-// newDrive makes a drive on the file image and mounts it on dir. It needs the right to mount.
-func newDrive(image, dir string) (*drive, error) {
+// NewDrive makes a drive on the file image and mounts it on dir. It needs the right to mount.
+func NewDrive(image, dir string) (*Drive, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a drive: %w", err)
 	}
@@ -36,20 +36,20 @@ func newDrive(image, dir string) (*drive, error) {
 	if err := errors.Join(file.Truncate(driveSize), file.Close()); err != nil {
 		return nil, fmt.Errorf("make a drive: %w", err)
 	}
-	d := &drive{image, dir}
+	d := &Drive{image, dir}
 	if err := execute("mkfs.ext4", "-q", "-F", "-N", "65536", "-E", "lazy_itable_init=1,lazy_journal_init=1", image); err != nil {
 		return nil, err
 	}
 	return d, d.mount()
 }
 
-func (d *drive) mount() error {
+func (d *Drive) mount() error {
 	return execute("mount", "-t", "ext4", "-o", "loop,commit=3600,noinit_itable", d.image, d.dir)
 }
 
-// cut cuts the power: what was not synced is lost. Then it mounts the drive, as at the next boot. The caller must have
+// Cut cuts the power: what was not synced is lost. Then it mounts the drive, as at the next boot. The caller must have
 // killed every process that uses the drive.
-func (d *drive) cut() error {
+func (d *Drive) Cut() error {
 	dir, err := os.Open(d.dir)
 	if err != nil {
 		return fmt.Errorf("cut the power: %w", err)
@@ -66,7 +66,8 @@ func (d *drive) cut() error {
 	return d.mount()
 }
 
-func (d *drive) close() error {
+// Close unmounts the drive. The caller must have ended every process that uses it.
+func (d *Drive) Close() error {
 	if err := syscall.Unmount(d.dir, syscall.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount %s: %w", d.dir, err)
 	}

@@ -1,4 +1,4 @@
-package torture
+package disk
 
 import (
 	"errors"
@@ -11,24 +11,24 @@ import (
 // diskSize is the size of the disk in bytes: small enough to be filled, and large enough for a run.
 const diskSize = 768 << 20
 
-// disk is a file system in memory, of its own, that can be filled.
-type disk struct{ dir string }
+// Disk is a file system in memory, of its own, that can be filled.
+type Disk struct{ dir string }
 
-// newDisk mounts a disk on dir. It needs the right to mount.
-func newDisk(dir string) (*disk, error) {
+// NewDisk mounts a disk on dir. It needs the right to mount.
+func NewDisk(dir string) (*Disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a small disk: %w", err)
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
 		return nil, fmt.Errorf("mount a small disk: %w", err)
 	}
-	return &disk{dir}, nil
+	return &Disk{dir}, nil
 }
 
-func (d *disk) filler() string { return filepath.Join(d.dir, "filler") }
+func (d *Disk) filler() string { return filepath.Join(d.dir, "filler") }
 
-// fill uses up all free space.
-func (d *disk) fill() error {
+// Fill uses up all free space.
+func (d *Disk) Fill() error {
 	f, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("fill the disk: %w", err)
@@ -43,10 +43,11 @@ func (d *disk) fill() error {
 	return f.Close()
 }
 
-// free deletes the file that fill wrote.
-func (d *disk) free() error { return os.Remove(d.filler()) }
+// Free deletes the file that Fill wrote.
+func (d *Disk) Free() error { return os.Remove(d.filler()) }
 
-func (d *disk) close() error {
+// Close unmounts the disk, which then is gone.
+func (d *Disk) Close() error {
 	if err := syscall.Unmount(d.dir, syscall.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount %s: %w", d.dir, err)
 	}
