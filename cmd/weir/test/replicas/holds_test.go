@@ -43,6 +43,7 @@ type council struct {
 	*weirtest.KillRig
 	yaml    string // the configuration of replicas in this process
 	workers []*worker.Worker
+	control jetstream.KeyValue
 	entries jetstream.KeyWatcher // of the hold that they share
 	answer  atomic.Pointer[func(context.Context, *fakeapi.Request) fakeapi.Behaviour]
 }
@@ -112,13 +113,24 @@ func (c *council) watch() {
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	kv, err := js.KeyValue(c.T.Context(), "weir_control")
+	if c.control, err = js.KeyValue(c.T.Context(), "weir_control"); err != nil {
+		c.T.Fatal(err)
+	}
+	if c.entries, err = c.control.Watch(c.T.Context(), hold); err != nil {
+		c.T.Fatal(err)
+	}
+}
+
+// hold is the key of the entry that the replicas share.
+const hold = "hold.pay"
+
+// entry returns the entry as it is now.
+func (c *council) entry(ctx context.Context) (e entry, err error) {
+	stored, err := c.control.Get(ctx, hold)
 	if err != nil {
-		c.T.Fatal(err)
+		return e, err
 	}
-	if c.entries, err = kv.Watch(c.T.Context(), "hold.pay"); err != nil {
-		c.T.Fatal(err)
-	}
+	return e, json.Unmarshal(stored.Value(), &e)
 }
 
 // entry is what the test reads of the entry that replicas share.
@@ -398,37 +410,42 @@ func TestReplicasShareTheBreaker(t *testing.T) {
 func TestProberKilled(t *testing.T) {
 	t.Parallel()
 	url := servers.OneServer(t)
-	var answer atomic.Pointer[fakeapi.Behaviour]
-	answer.Store(&fakeapi.Behaviour{Status: 500})
-	probes, release := make(chan string, 100), make(chan struct{})
+	var watching atomic.Pointer[council]
+	probes, release := make(chan string, 100), make(chan struct{}) // the sessions of the processes that probe
 	r := weirtest.NewReplicasOf(t, url, 2, fakeapi.Options{
 		Key: fakeapi.KeyFrom{Segment: -1},
 		Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
-			if b := answer.Load(); b != nil {
-				return *b
+			select {
+			case <-release:
+				return fakeapi.Behaviour{}
+			default:
 			}
-			probes <- ""
+			// A claim is stored before its probe is sent. Until then every call fails.
+			e, err := watching.Load().entry(ctx)
+			if err != nil || e.Probing == "" {
+				return fakeapi.Behaviour{Status: 500}
+			}
+			probes <- e.Probing
 			select {
 			case <-release:
 			case <-ctx.Done():
 			}
 			return fakeapi.Behaviour{}
 		},
-	}, strings.TrimPrefix(holdsAPI, "\n"))
+	}, strings.Replace(strings.TrimPrefix(holdsAPI, "\n"), "failures: 1, min: 300ms, max: 300ms", "failures: 1, min: 2s, max: 2s", 1))
 	c := &council{KillRig: r.KillRig}
 	c.watch()
+	watching.Store(c)
 	c.submit("job")
-	c.awaitEntry("an open breaker", func(e entry) bool { return e.Open })
-	answer.Store(nil)
-	await.Receive(t, "a probe", probes)
-	e := c.awaitEntry("a claim", func(e entry) bool { return e.Probing != "" && e.Probing == e.Session })
+	prober := await.Receive(t, "a probe", probes)
+	e := c.awaitEntry("the prober's claim", func(e entry) bool { return e.Probing == prober && e.Session == prober })
 	for i, p := range r.Procs {
 		if e.Replica == fmt.Sprint("replica-", i) {
 			p.Kill()
 		}
 	}
-	next := c.awaitEntry("another claim", func(next entry) bool { return next.Probing != "" && next.Probing != e.Probing })
-	await.Receive(t, "another probe", probes)
+	prober = await.Receive(t, "another probe", probes)
+	next := c.awaitEntry("another claim", func(next entry) bool { return next.Probing == prober && next.Session == prober })
 	if next.Replica == e.Replica || len(probes) > 0 {
 		t.Errorf("%s claims the probe after %s was killed, and %d more calls are made", next.Replica, e.Replica, len(probes))
 	}

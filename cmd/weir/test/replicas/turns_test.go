@@ -52,11 +52,13 @@ func TestReplicasTakeTurns(t *testing.T) {
 }
 
 // TestReplicasShareByPriority: one replica has all high jobs, and both have low ones. At a limit that they share in
-// Redis the high jobs pass the low ones of the other replica too. Otherwise that replica would have every second turn.
+// Redis the high jobs pass the low ones of the other replica too. Otherwise that replica would have every second turn. A
+// replica on a busy machine may ask late for its next call, and a low job has that turn: turns are 200 ms apart, so that
+// few are missed.
 func TestReplicasShareByPriority(t *testing.T) {
 	t.Parallel()
 	redis := servers.StartRedis(t)
-	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
+	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 5/s}\n"
 	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
 	await.Until(t, "both to own some", func() bool { return shared(statusOf(t, r), 2) })
 	const lows, highs = 20, 20
@@ -72,7 +74,7 @@ func TestReplicasShareByPriority(t *testing.T) {
 	}
 	r.FillPaused(jobs)
 	r.AwaitEmpty()
-	r.CheckArrivals(referee.SharedRate("account", 20, 1))
+	r.CheckArrivals(referee.SharedRate("account", 5, 1))
 	calls, by := r.Records(), map[string]int{}
 	for i := range calls[:highs] { // in which all wait: one or two are of low jobs, and a few more at the beginning
 		by[calls[i].Key]++
