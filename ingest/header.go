@@ -268,6 +268,8 @@ func lower(name string) string {
 		return "weir-on-throttled"
 	case headerContentType:
 		return "content-type"
+	case keptMsgID:
+		return "weir-job-nats-msg-id"
 	}
 	return strings.ToLower(name)
 }

@@ -24,6 +24,10 @@ func PriorityOf(h nats.Header) Priority {
 	if len(h) == 0 {
 		return Normal
 	}
-	p, _ := client.ParsePriority(firstValue(h, HeaderPriority)) // an unreadable one is Normal: the intake accepts none
+	value := firstValue(h, HeaderPriority)
+	if value == "" {
+		return Normal
+	}
+	p, _ := client.ParsePriority(value) // an unreadable one is Normal: the intake accepts none
 	return p
 }

@@ -228,14 +228,19 @@ const requestInfo = "Nats-Request-Info"
 // asksFastBatch reports whether a publish is part of a JetStream fast batch. For a publish from another account, only
 // the server's header shows this.
 func asksFastBatch(reply string, header nats.Header) bool {
-	var from struct {
-		Reply string `json:"reply"`
+	if info := header.Get(requestInfo); strings.Contains(info, fastBatchReply) { // each job from another account has one
+		var from struct {
+			Reply string `json:"reply"`
+		}
+		if json.Unmarshal([]byte(info), &from) == nil && from.Reply != "" {
+			reply = from.Reply
+		}
 	}
-	if info := header.Get(requestInfo); info != "" && json.Unmarshal([]byte(info), &from) == nil && from.Reply != "" {
-		reply = from.Reply
-	}
-	return strings.HasSuffix(reply, ".$FI")
+	return strings.HasSuffix(reply, fastBatchReply)
 }
+
+// fastBatchReply ends the reply subject of a fast batch.
+const fastBatchReply = ".$FI"
 
 // ErrTold marks an error of Bury that is already logged, so that the intake does not log it for each job.
 var ErrTold = errors.New("jobs are refused without a letter")

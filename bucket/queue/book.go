@@ -1,5 +1,7 @@
 package queue
 
+import "strings"
+
 // book counts the unfinished jobs of every key of one partition, as far as this process knows them: the jobs it is
 // about to store, and those it read from the stream. A key without jobs takes no room. Each reading has a new book. The
 // lock of the partition's contents guards it.
@@ -38,7 +40,7 @@ func (b *book) enter(key string) (number uint32) {
 	a := b.keys[key]
 	if a == nil {
 		a = &account{}
-		b.keys[key] = a
+		b.keys[strings.Clone(key)] = a // without the subject that it may be a part of
 	}
 	a.entered++
 	b.jobs++

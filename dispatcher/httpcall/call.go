@@ -116,9 +116,7 @@ var (
 // Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout. If the process was stopped
 // when the timeout ended, Call blocks for up to one second more. It never follows a redirect and never sends twice.
 func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
-	ctx, cancel := withTimeout(ctx, c.API.Timeout)
-	defer cancel()
-	ctx, stop := context.WithCancelCause(ctx)
+	ctx, stop := withTimeout(ctx, c.API.Timeout)
 	defer stop(nil)
 	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left, stop: stop}
 	defer w.done()

@@ -14,8 +14,8 @@ const (
 )
 
 // withTimeout returns a context that ends after d, with errTimeout as its cause. If the process could not run at that
-// time, the context ends up to readingTime later.
-func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// time, the context ends up to readingTime later. The function ends it at once.
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	due := time.Now().Add(d)
 	timer := time.AfterFunc(d, func() {
@@ -29,8 +29,8 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 		}
 		cancel(errTimeout)
 	})
-	return ctx, func() {
+	return ctx, func(cause error) {
 		timer.Stop()
-		cancel(nil)
+		cancel(cause)
 	}
 }

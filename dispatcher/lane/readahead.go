@@ -13,7 +13,7 @@ import (
 // kept is a message that was read ahead of its call, packed into one piece. A parsed header would be a map that takes
 // several times the bytes of its text, and most jobs wait long.
 type kept struct {
-	packed []byte // the number of header fields; each field as name and value with their lengths; the body
+	packed []byte // the length of the header fields; each field as name and value with their lengths; the body
 	stored int64  // when the stream stored it, in nanoseconds since 1970
 }
 
@@ -22,14 +22,15 @@ type kept struct {
 const keptRest = 144
 
 func pack(e queue.Entry) kept {
-	size, fields := binary.MaxVarintLen64+len(e.Data), 0
+	var number [binary.MaxVarintLen64]byte
+	withLength := func(n int) int { return binary.PutUvarint(number[:], uint64(n)) + n }
+	fields := 0
 	for name, values := range e.Header {
 		for _, v := range values {
-			fields++
-			size += len(name) + len(v) + 2*binary.MaxVarintLen32
+			fields += withLength(len(name)) + withLength(len(v))
 		}
 	}
-	packed := binary.AppendUvarint(make([]byte, 0, size), uint64(fields))
+	packed := binary.AppendUvarint(make([]byte, 0, withLength(fields)+len(e.Data)), uint64(fields))
 	for name, values := range e.Header {
 		for _, v := range values {
 			packed = append(binary.AppendUvarint(packed, uint64(len(name))), name...)
@@ -40,26 +41,22 @@ func pack(e queue.Entry) kept {
 	return kept{packed: packed, stored: e.Time.UnixNano()}
 }
 
-// entry unpacks the message. It does not copy the body.
+// entry unpacks the message. It copies the header in one piece, and does not copy the body.
 func (k kept) entry(key string, seq uint64) queue.Entry {
-	e := queue.Entry{Seq: seq, Key: key, Header: nats.Header{}, Time: time.Unix(0, k.stored)}
-	rest := k.packed
-	number := func() uint64 {
-		n, length := binary.Uvarint(rest)
-		rest = rest[length:]
-		return n
-	}
+	size, length := binary.Uvarint(k.packed)
+	fields, body := k.packed[length:][:size], k.packed[length:][size:]
+	texts := string(fields)
 	text := func() string {
-		n := number()
-		s := string(rest[:n])
-		rest = rest[n:]
-		return s
+		n, length := binary.Uvarint(fields)
+		from := len(texts) - len(fields) + length
+		fields = fields[length:][n:]
+		return texts[from:][:n]
 	}
-	for fields := number(); fields > 0; fields-- {
+	e := queue.Entry{Seq: seq, Key: key, Header: nats.Header{}, Data: body, Time: time.Unix(0, k.stored)}
+	for len(fields) > 0 {
 		name := text()
 		e.Header[name] = append(e.Header[name], text())
 	}
-	e.Data = rest
 	return e
 }
 

@@ -207,9 +207,12 @@ func (c *Record) Subject() string {
 
 // Message returns the message that stores the record. Its message id keeps the record from being stored twice.
 func (c *Record) Message() *nats.Msg {
-	stored := *c
-	stored.Answer = c.Answer.Clip(recordedAnswer)
-	data, err := json.Marshal(&stored)
+	stored := c
+	if c.Answer != nil {
+		clipped := *c
+		clipped.Answer, stored = c.Answer.Clip(recordedAnswer), &clipped
+	}
+	data, err := json.Marshal(stored)
 	if err != nil {
 		panic("ledger: a record that JSON cannot carry: " + err.Error()) // a time beyond the year 9999
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"weir/bucket"
@@ -89,6 +90,7 @@ type Effects struct {
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	q := s.Queues.byKey[key]
 	if q == nil {
+		key = strings.Clone(key) // it may be a part of its message's subject, which would stay in memory
 		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.ourTAT(key)}}
 		q.cold = q.TAT != 0 // the TAT may be from the ledger of a former process, whose slots the store does not know
 		_, q.brake.paused = s.Holds.paused.keys[key]

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ const (
 	inventoryBytes    = 64 << 10  // size of a note while the partition is worked
 	lastInventory     = 512 << 10 // size of the note of an owner that gives the partition up
 	jobBytes          = 2         // the least that one job takes in a note
+	keyBytes          = 7         // the least that a key takes besides its name: "":[1],
 	inventoryLeeway   = time.Minute
 	inventoryDeadline = 10 * time.Second
 )
@@ -52,6 +54,7 @@ type inventory struct {
 	// Jobs are the sequences of the jobs, by key. Each is written as its distance from the one before it. If the keys
 	// did not fit, all sequences are listed under "". If the sequences did not fit either, Jobs is nil.
 	Jobs map[string][]uint64 `json:"jobs,omitempty"`
+	room int                 // bytes that are left for keys
 }
 
 // inventoryKey returns the key of a partition's note in the control bucket.
@@ -325,7 +328,7 @@ func (p *stocktaking) mayNoteInventory() bool {
 
 // newInventory begins a note of at most bytes bytes. If the jobs cannot fit, the note only counts them.
 func (p *stocktaking) newInventory(bytes int) *inventory {
-	inv := &inventory{Count: p.Bucket.Waiting()}
+	inv := &inventory{Count: p.Bucket.Waiting(), room: bytes}
 	if inv.Born, inv.Read = p.Bucket.ReadFrom(); inv.Count <= bytes/jobBytes {
 		inv.Count, inv.Jobs = 0, map[string][]uint64{}
 	}
@@ -339,7 +342,7 @@ func takeInventories(l *lane.Lane, of map[*schedule.Partition]*inventory) {
 		if inv == nil || inv.Jobs == nil || q.Empty() {
 			return
 		}
-		inv.Jobs[q.Key] = slices.AppendSeq(inv.Jobs[q.Key], q.Seqs)
+		inv.list(q.Key, q.Seqs)
 	})
 	for _, inv := range of {
 		for _, seqs := range inv.Jobs {
@@ -351,6 +354,18 @@ func takeInventories(l *lane.Lane, of map[*schedule.Partition]*inventory) {
 			asDistances(seqs)
 		}
 	}
+}
+
+// list adds the jobs of a key. Once the keys cannot fit, it lists all jobs under "": a map of many keys would take far
+// more memory than the jobs.
+func (inv *inventory) list(key string, seqs iter.Seq[uint64]) {
+	if inv.room -= len(key) + keyBytes; inv.room < 0 {
+		if _, nameless := inv.Jobs[""]; !nameless {
+			inv.Jobs = map[string][]uint64{"": slices.Concat(slices.Collect(maps.Values(inv.Jobs))...)}
+		}
+		key = ""
+	}
+	inv.Jobs[key] = slices.AppendSeq(inv.Jobs[key], seqs)
 }
 
 // asDistances replaces each number of a rising list, except the first, by its distance from the number before it.

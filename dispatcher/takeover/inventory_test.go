@@ -147,6 +147,28 @@ func TestStockThatCannotBeNamed(t *testing.T) {
 	}
 }
 
+// TestInventoryOfManyKeys checks that a note keeps no keys in memory if they do not fit, and has every job then, too.
+func TestInventoryOfManyKeys(t *testing.T) {
+	for room, want := range map[int]map[string][]uint64{
+		3 * (keyBytes + 1): {"a": {5, 9}, "b": {7}, "c": {6}},
+		3*(keyBytes+1) - 1: {"": {5, 6, 7, 9}},
+		2*(keyBytes+1) - 1: {"": {5, 6, 7, 9}},
+		keyBytes:           {"": {5, 6, 7, 9}},
+	} {
+		inv := inventory{Jobs: map[string][]uint64{}, room: room}
+		inv.list("a", slices.Values([]uint64{5, 9}))
+		inv.list("b", slices.Values([]uint64{7}))
+		inv.list("c", slices.Values([]uint64{6}))
+		slices.Sort(inv.Jobs[""])
+		if inv.Jobs[""] == nil {
+			delete(inv.Jobs, "")
+		}
+		if !maps.EqualFunc(inv.Jobs, want, slices.Equal) {
+			t.Errorf("with room for %d bytes the note has %v, want %v", room, inv.Jobs, want)
+		}
+	}
+}
+
 // TestInventoryFits checks that a note that is too long leaves out first the keys and then the sequences, but never the
 // number of jobs.
 func TestInventoryFits(t *testing.T) {
