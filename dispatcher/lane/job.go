@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"strings"
 	"time"
 
 	"weir/bucket"
@@ -123,7 +124,7 @@ func (j *Job) Answered(r httpcall.Response) {
 // Unload releases a job's message and its space. The schedule calls it, under the lane's lock.
 func (j *Job) Unload() {
 	if j.Message != nil {
-		j.ID, j.Message = j.Message.ID, nil
+		j.ID, j.Message = strings.Clone(j.Message.ID), nil // the id alone, not the header that it is a part of
 	}
 	j.Space.Release()
 	j.Space = nil
