@@ -72,7 +72,7 @@
 //
 //	the dispatcher           dispatcher.go, host.go, contact.go, tailload.go, recorders.go, gauges.go
 //	the worker of an api     apiworker.go, terms.go
-//	  its calls              job.go (the caller), comparison.go, preparation.go, packing.go, settlement.go
+//	  its calls              job.go (the caller), call.go, comparison.go, preparation.go, packing.go, settlement.go
 //	  its answers            answers.go
 //	  its slots              limiter.go, grantends.go
 //	  its partitions         takeover.go

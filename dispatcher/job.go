@@ -3,15 +3,11 @@ package dispatcher
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"weir/bucket"
-	"weir/bucket/fault"
 	"weir/bucket/queue"
 	"weir/deadletter"
-	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
-	"weir/dispatcher/schedule"
 	"weir/dispatcher/settle"
 	"weir/dispatcher/takeover"
 	"weir/ingest"
@@ -151,133 +147,6 @@ func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
 	w.Running.Go(end)
 }
 
-// sent reports to the schedule that a call's first bytes have left, or that the call ended without sending any. Until
-// then the key's next call does not start: it must not overtake a call that may still lose its slot.
-func (w *caller) sent(j *lane.Job) {
-	w.Mu.Lock()
-	more := w.Sched.Sent(j.Job, w.Now())
-	w.Mu.Unlock()
-	if more {
-		w.WakeUp()
-	}
-}
-
-// call makes a granted call, and reports whether it was made. If this replica lost the right to the partition, or the
-// slot was missed, call gives the job's slot back instead.
-func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, made bool) {
-	w.Mu.Lock()
-	latest := w.Sched.At(w.Now()).Latest(j.Job)
-	w.Mu.Unlock()
-	inTime := func() bool { return w.Now() <= latest }
-	if !j.Part.MayCall() || !inTime() {
-		w.unstart(j)
-		return r, false
-	}
-	// The terms allowed the call when the job was made ready, and may have changed since.
-	if !j.Allows(j.Terms.API) || j.Leads != nil && !j.Leads.Allowed() {
-		w.Update(func(*schedule.Schedule) { j.Forgotten, j.Deadline = true, w.Now() })
-		w.unstart(j) // it expires, which parks it
-		return r, false
-	}
-	w.Mu.Lock()
-	since := j.Since()
-	w.noteHoldupLocked(j)
-	unseen := j.Unseen
-	j.Calls++
-	j.Unseen = false
-	if j.Leads != nil {
-		j.Leads.DepartLocked(j)
-	}
-	tat := max(j.Grant.TAT, w.Sched.At(w.Now()).Floor(j.Queue))
-	w.Mu.Unlock()
-	w.settler.Spans.Of(j)
-	late, measured := j.At.Until(w.Now()), time.Now()
-	waited := since.Until(w.Now())
-	fault.Pass(fault.CallNext)
-	flight := lane.TakeOff(j, tat+w.Env.Ahead(), late)
-	hooks := httpcall.Hooks{
-		MayWrite: func() bool { return j.Part.MayCall() && inTime() }, Begins: flight.Begins,
-		Left: func() { flight.Left(); fault.Pass(fault.CallSent); w.sent(j) },
-	}
-	if j.Leads != nil {
-		j.Leads.Fly(j, flight, &hooks)
-	}
-	r = w.send(ctx, j, w.outgoing(j), hooks)
-	if r.Barred && !r.Sent {
-		w.Mu.Lock()
-		j.Calls--
-		j.Unseen = unseen
-		if j.Leads != nil {
-			j.Leads.ReturnLocked(j)
-		}
-		w.Mu.Unlock()
-		if j.Part.MayCall() { // the call lost its slot, and its connection with it
-			_ = j.Terms.Call.Conns.Replace(ctx) // without a connection the next slot's call dials
-		}
-		w.unstart(j)
-		return r, false
-	}
-	lane.Observe(w.Metrics.Late, (late + r.Started.Sub(measured)).Seconds(), j)
-	if j.Calls == 1 {
-		w.observeWait(j, waited)
-	}
-	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
-	took := w.settleUnits(j, r)
-	j.Bill.Usage = j.Terms.API.UsageOf(r)
-	use.Actual, j.Bill.Unsettled, j.Bill.Paid = took.actual, took.silent, took.price
-	use.Left = w.leftOf(j, r)
-	if j.Bill.Taken = j.Costs; use.Actual != nil {
-		j.Bill.Taken = use.Actual
-	}
-	if j.Bill.Over(j.Costs) != nil {
-		w.Env.Metrics.Over.WithLabelValues(w.Name).Inc()
-	}
-	if j.Leads != nil {
-		w.divide(j, r, took.price, since.Add(waited))
-	} else {
-		flight.Land(j, r)
-		j.Answered(r)
-	}
-	w.sent(j)
-	j.Terms.Call.Conns.Release()
-	if j.Terms.Call.Conns.Unasked() {
-		w.Log.Warn("the api sent an answer that no call had asked for, so the answer to a call just before may belong to another call; " +
-			"each call has a connection of its own for an hour")
-	}
-	lane.Observe(w.Metrics.Duration, r.Ended.Sub(r.Started).Seconds(), j)
-	o := j.Terms.API.Operation
-	holds := o != nil && o.HoldSlot && j.Judge(r).Verdict == httpcall.Submitted
-	if holds {
-		j.Granted = &use // it ends when the operation's own slot is held
-	} else {
-		w.grants.settle(ctx, []bucket.Use{use})
-	}
-	w.Update(func(s *schedule.Schedule) {
-		s.Pipe.LearnCall(r.Ended.Sub(r.Started))
-		if holds {
-			s.Pipe.KeepSlot(j.Job) // before the call ends, so that no other call takes the slot while the operation is stored
-		}
-		s.Ended(j.Job, use.Actual, w.Now())
-	})
-	return r, true
-}
-
-// observeWait measures how long a job has waited for its first call.
-func (w *caller) observeWait(j *lane.Job, waited time.Duration) {
-	lane.Observe(w.Metrics.Wait, waited.Seconds(), j)
-	if j.Priority != ingest.Normal {
-		lane.Observe(w.Env.Metrics.PriorityWait.WithLabelValues(w.Name, j.Priority.String()), waited.Seconds(), j)
-	}
-}
-
-// unstart takes back a call that this process may not make any more, or could not make in its slot.
-func (w *caller) unstart(j *lane.Job) {
-	w.Mu.Lock()
-	w.Sched.Unstart(j.Job)
-	w.Mu.Unlock()
-	w.WakeUp()
-}
-
 // read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
 // panic each time, and the job was not called.
 func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err error) {
@@ -301,28 +170,4 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 		j.Deadline = w.Sched.Queues.Own(bucket.MicrosOf(job.Deadline))
 	}
 	return refusal, err
-}
-
-// send makes a job's call with the message m. If the call panics, it counts as sent, because it may have been.
-func (w *caller) send(ctx context.Context, j *lane.Job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
-	r := httpcall.Response{Started: time.Now()}
-	if c := lane.Contained(func() { r = j.Terms.Call.Call(ctx, m, h) }); c != nil {
-		w.TellCrash(j, c)
-		j.Crashes++
-		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
-	}
-	return r
-}
-
-// outgoing returns the job's message as it is sent to the api. If the trace is recorded, the message names the call as
-// the parent of the api's spans.
-func (w *caller) outgoing(j *lane.Job) *ingest.Job {
-	t, m := w.settler.Spans.Of(j), j.Message
-	if j.Leads != nil {
-		m = j.Leads.Message
-	}
-	if !t.Recorded() {
-		return m
-	}
-	return m.Outgoing(j.Terms.API.Rule, t.Outgoing(j.Calls))
 }

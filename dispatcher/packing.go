@@ -213,12 +213,12 @@ func (w *caller) disband(j *lane.Job) {
 
 // divide gives each job of a pack its part of the answer and its share of the price. All units that the call took are
 // charged to the job at place 0. began is when the call began, by the lane's clock.
-func (w *caller) divide(j *lane.Job, r httpcall.Response, price int64, began bucket.Micros) {
+func (w *caller) divide(j *lane.Job, r httpcall.Response, began bucket.Micros) {
 	p, api := j.Leads, j.Terms.API
 	w.Env.Metrics.Packed.WithLabelValues(w.Name).Add(float64(len(p.Jobs)))
 	p.Parts = api.Pack.Parts(api, r, j.Judge(r), p.Matches)
 	free := func(i int) bool { return p.Parts[i].Outcome.Billed == deadletter.NotBilled }
-	shares, whole := p.Shares(price, free), j.Bill.Charged(j.Costs)
+	shares, whole := p.Shares(j.Bill.Paid, free), j.Bill.Charged(j.Costs)
 	usage, unsettled := j.Bill.Usage, j.Bill.Unsettled
 	for i, m := range p.Jobs {
 		m.Bill.Paid, m.Bill.Usage, m.Bill.Unsettled = shares[i], nil, nil

@@ -249,9 +249,7 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = markers.Run(running) }()
-	intended := make(chan error, 1)
-	markers.Intend([]queue.Intent{{Seq: ack.Sequence, Call: 1, Accepted: bucket.MicrosOf(entry.Time)}}, func(_ uint64, err error) { intended <- err })
-	if err := await.Receive(t, "the intent to be stored", intended); err != nil {
+	if _, err := markers.Intend(queue.Intent{Seq: ack.Sequence, Call: 1, Accepted: bucket.MicrosOf(entry.Time)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{

@@ -18,15 +18,12 @@ func Pointed(body []byte, pointer string) (any, error) {
 		return nil, errors.New("the body is not JSON, or more than one value")
 	}
 	at := trimJSON(body)
-	if pointer != "" {
-		unescape := strings.NewReplacer("~1", "/", "~0", "~")
-		for _, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
-			value, found := child(at, unescape.Replace(part))
-			if !found {
-				return nil, fmt.Errorf("the body has nothing at %s", pointer)
-			}
-			at = value
+	for _, name := range PointerNames(pointer) {
+		value, found := child(at, name)
+		if !found {
+			return nil, fmt.Errorf("the body has nothing at %s", pointer)
 		}
+		at = value
 	}
 	if at[0] == '{' || at[0] == '[' {
 		return json.RawMessage(at), nil
@@ -38,6 +35,18 @@ func Pointed(body []byte, pointer string) (any, error) {
 		return nil, fmt.Errorf("the body cannot be read at %s", pointer)
 	}
 	return value, nil
+}
+
+// PointerNames returns the names of the members and the indexes of the items on the way to a JSON pointer's value.
+func PointerNames(pointer string) (names []string) {
+	if pointer == "" {
+		return nil // the whole text
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		names = append(names, unescape.Replace(part))
+	}
+	return names
 }
 
 // child returns a member of an object or an item of an array. container must be valid JSON.

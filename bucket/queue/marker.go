@@ -232,10 +232,10 @@ func (p *Partition) MostMarkers() int64 {
 	return p.queue.settings.Load().longest() - markerHeaders
 }
 
-// Intend stores intents, all in one message, which must have at most MostMarkers bytes. It does not block. It calls
-// done once, with the message's sequence or an error. The error is ErrFenced if this owner's epoch is no longer the
-// stream's: Fence then returns whose epoch the stream has.
-func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
+// Intend stores intents, all in one message, which must have at most MostMarkers bytes. It returns the message's
+// sequence, and blocks until the message is stored or refused. The error is ErrFenced if this owner's epoch is no
+// longer the stream's: Fence then returns whose epoch the stream has.
+func (m *Markers) Intend(intents ...Intent) (seq uint64, err error) {
 	epoch := m.Epoch()
 	for i := range intents {
 		intents[i].Epoch = epoch
@@ -257,24 +257,11 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 		delete(msg.Header, stream.HeaderExpectedSeq)
 		delete(msg.Header, stream.HeaderExpectedSubject)
 	}
-	m.w.Begin(msg, func(a stream.Answer) {
-		if errors.Is(a.Err, stream.ErrStale) {
-			a.Err = fmt.Errorf("%w: %w", ErrFenced, a.Err)
-		}
-		done(a.Seq, a.Err)
-	})
-}
-
-// IntendEnd stores an intent which says that the end of a job's operation may be stored from now on. It returns the
-// intent's sequence. It blocks until the intent is stored or refused, and fails as Intend does.
-func (m *Markers) IntendEnd(i Intent) (seq uint64, err error) {
-	done := make(chan struct{})
-	m.Intend([]Intent{i}, func(at uint64, storeErr error) {
-		seq, err = at, storeErr
-		close(done)
-	})
-	<-done
-	return seq, err
+	a := m.w.Write(msg)
+	if errors.Is(a.Err, stream.ErrStale) {
+		a.Err = fmt.Errorf("%w: %w", ErrFenced, a.Err)
+	}
+	return a.Seq, a.Err
 }
 
 // Retry stores a retry mark and returns its sequence. It blocks until the mark is stored or refused.
@@ -289,8 +276,7 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	case mark.Operation != nil:
 		name += "-op" // another owner may have stored that the same call failed
 	}
-	a := m.w.Write(m.message(mark, name))
-	return a.Seq, a.Err
+	return m.write(mark, name)
 }
 
 // Again stores a mark of an operation again after the mark was deleted by hand, and returns its new sequence. It blocks
@@ -298,31 +284,30 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 func (m *Markers) Again(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
 	// The message needs a new id: the stream would take the former one for a duplicate.
-	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next())))
-	return a.Seq, a.Err
+	return m.write(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next()))
 }
 
-// message builds the message of a mark. No other message may have the same name.
-func (m *Markers) message(mark RetryMark, name string) *nats.Msg {
+// write stores a mark. No other mark may have the same name.
+func (m *Markers) write(mark RetryMark, name string) (seq uint64, err error) {
 	data, err := json.Marshal(mark)
 	if err != nil {
 		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())
 	}
-	return &nats.Msg{
+	a := m.w.Write(&nats.Msg{
 		Subject: m.p.source.subject(kindRetry, name), Data: data, Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
-	}
+	})
+	return a.Seq, a.Err
 }
 
-// Hold stores that a key, or the whole api if key is "", must not be called before until. It calls done once with the
-// mark's sequence. It does not block.
-func (m *Markers) Hold(key string, until bucket.Micros, why string, done func(seq uint64, err error)) {
-	m.hold(RetryMark{Key: key, NotBefore: until, Reason: why, Pushback: true}, done)
+// Hold stores that a key, or the whole api if key is "", must not be called before until. It returns the mark's
+// sequence, and blocks until the mark is stored or refused.
+func (m *Markers) Hold(key string, until bucket.Micros, why string) (seq uint64, err error) {
+	return m.write(RetryMark{Key: key, NotBefore: until, Reason: why, Pushback: true}, "hold-"+nuid.Next())
 }
 
-// Deny stores that the api denies weir and must not be called before until. It calls done once with the mark's
-// sequence. It does not block.
-func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, err error)) {
-	m.hold(RetryMark{NotBefore: until, Reason: why, Pushback: true, Denied: true}, done)
+// Deny stores that the api denies weir and must not be called before until. It returns and blocks as Hold does.
+func (m *Markers) Deny(until bucket.Micros, why string) (seq uint64, err error) {
+	return m.write(RetryMark{NotBefore: until, Reason: why, Pushback: true, Denied: true}, "hold-"+nuid.Next())
 }
 
 // EndsReused is the value of Ends for a job that ends with another job's answer. Such a job was never called.
@@ -334,12 +319,7 @@ const ToldLost = "told lost"
 // NoteLost stores that n losses of a key were reported, or, if key is "", n losses of messages without a known key. It
 // returns the note's sequence, and blocks until the note is stored or refused.
 func (m *Markers) NoteLost(key string, n int) (seq uint64, err error) {
-	a := m.w.Write(m.message(RetryMark{Key: key, Calls: n, Ends: ToldLost}, "hold-"+nuid.Next()))
-	return a.Seq, a.Err
-}
-
-func (m *Markers) hold(mark RetryMark, done func(seq uint64, err error)) {
-	m.w.Begin(m.message(mark, "hold-"+nuid.Next()), func(a stream.Answer) { done(a.Seq, a.Err) })
+	return m.write(RetryMark{Key: key, Calls: n, Ends: ToldLost}, "hold-"+nuid.Next())
 }
 
 // Intents decodes the message of intents.

@@ -76,9 +76,10 @@ func runMarkers(t *testing.T, m *Markers) (intend func() error) {
 		}
 	})
 	return func() error {
-		stored := make(chan error, 1)
-		m.Intend([]Intent{{Seq: 1, Call: 1}}, func(_ uint64, err error) { stored <- err })
-		return await.Receive(t, "an intent", stored)
+		return await.Result(t, "an intent", func() error {
+			_, err := m.Intend(Intent{Seq: 1, Call: 1})
+			return err
+		})
 	}
 }
 
@@ -98,9 +99,7 @@ func TestMessageOfMostMarkers(t *testing.T) {
 			t.Fatal(err)
 		}
 		i.Target = strings.Repeat("t", int(bytes)-len(data))
-		stored := make(chan error, 1)
-		m.Intend([]Intent{i}, func(_ uint64, err error) { stored <- err })
-		if err := await.Receive(t, "an intent", stored); !errors.Is(err, want) {
+		if _, err := m.Intend(i); !errors.Is(err, want) {
 			t.Errorf("%d bytes: %v, want %v", bytes, err, want)
 		}
 	}

@@ -51,7 +51,6 @@ local function load_limits(now)
       end
       local from = {p = load(f .. 'p'), q = load(f .. 'q'), burst = load(f .. 'b'), window = load(f .. 'w'), late = load(f .. 'j')}
       local kept = {{(load('asked') + 1) * WANT, 0}}
-      if not st[f .. 'm'] then l.marks = kept end -- an earlier version kept no marks
       if from.p == 0 or arrived(l) == 0 or load(f .. 'rn') ~= load(l.all and 'asked' or P .. 'asked') or st[f .. 'y'] == '1' and not l.shadow then
         -- it has not counted every call
         local last = arrived(l)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"weir/ingest"
 )
@@ -84,14 +83,8 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	dec := json.NewDecoder(&condensed{text: text, most: maxToken + longest})
 	dec.UseNumber()
 	paths := make([][]string, min(len(pointers), ingest.MostPointers))
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for i := range paths {
-		if pointers[i] == "" {
-			continue // the answer itself
-		}
-		for part := range strings.SplitSeq(strings.TrimPrefix(pointers[i], "/"), "/") {
-			paths[i] = append(paths[i], unescape.Replace(part))
-		}
+		paths[i] = ingest.PointerNames(pointers[i])
 	}
 	found := map[string]int64{}
 	var in []level

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"weir/deadletter"
@@ -65,7 +64,7 @@ func (p *Pack) Body(items [][]byte) []byte {
 	case p.Request.Lines:
 		before, between, after = "", "\n", "\n"
 	case p.Request.Under != "":
-		for _, name := range pathOf(p.Request.Under) {
+		for _, name := range ingest.PointerNames(p.Request.Under) {
 			quoted, _ := json.Marshal(name) // every string has a JSON form
 			before, after = before[:len(before)-1]+"{"+string(quoted)+":[", after+"}"
 		}
@@ -181,10 +180,11 @@ func (p *Pack) each(r Response, do func(answer json.RawMessage) (more bool)) err
 	case p.Answers.Lines:
 		return eachLine(body, do)
 	case p.Answers.Under != "":
-		var err error
-		if body, err = rawAt(body, p.Answers.Under); err != nil {
-			return err
+		at, err := ingest.Pointed(body, p.Answers.Under)
+		if err != nil {
+			return errors.New("the answer has nothing at " + p.Answers.Under)
 		}
+		body, _ = at.(json.RawMessage)
 	}
 	if !eachOf(body, do) {
 		return errors.New("the answer has no array of answers")
@@ -192,15 +192,14 @@ func (p *Pack) each(r Response, do func(answer json.RawMessage) (more bool)) err
 	return nil
 }
 
-// eachOf calls do with the elements of a JSON array, until do returns false. It reports whether the text is an array,
-// or null.
+// eachOf calls do with the elements of a JSON array, until do returns false. It reports whether the text is an array.
 func eachOf(text []byte, do func(json.RawMessage) bool) bool {
 	if !json.Valid(text) {
 		return false
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := dec.Token(); err != nil || begin != json.Delim('[') {
-		return err == nil && begin == nil
+		return false
 	}
 	for dec.More() {
 		var one json.RawMessage
@@ -229,19 +228,6 @@ func eachLine(text []byte, do func(json.RawMessage) bool) error {
 	}
 }
 
-// rawAt returns the part of a JSON text that a pointer names.
-func rawAt(text []byte, pointer string) (json.RawMessage, error) {
-	at := json.RawMessage(text)
-	for _, name := range pathOf(pointer) {
-		var in map[string]json.RawMessage
-		if err := json.Unmarshal(at, &in); err != nil || in[name] == nil {
-			return nil, errors.New("the answer has nothing at " + pointer)
-		}
-		at = in[name]
-	}
-	return at, nil
-}
-
 // numberAt returns the whole number that a pointer names in a JSON text.
 func numberAt(text []byte, pointer string) (int64, bool) {
 	v, err := ingest.Pointed(text, pointer)
@@ -251,13 +237,4 @@ func numberAt(text []byte, pointer string) (int64, bool) {
 	}
 	n, err := number.Int64()
 	return n, err == nil
-}
-
-// pathOf returns the names in a JSON pointer.
-func pathOf(pointer string) (names []string) {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		names = append(names, unescape.Replace(part))
-	}
-	return names
 }

@@ -34,13 +34,14 @@ type FoundIntent struct {
 // same time.
 type IntentBatch struct {
 	part    *Owned
-	waiting []intending // jobs that want an intent; the lane's lock guards it and storing
-	storing bool        // a message of intents is being stored
-	Refused func()      // called when the stream has refused intents because it does not hold this owner's epoch
+	turn    chan struct{} // full while a job's goroutine stores a message of intents
+	waiting []intending   // jobs that want an intent; the lane's lock guards it
+	Refused func()        // called when the stream has refused intents because it does not hold this owner's epoch
 }
 
-// Intend stores a job's intent. One message holds it and those of all other jobs of the partition that want one now.
-// Intend blocks until the intent is stored, and reports whether it is. If not, the job rests.
+// Intend stores a job's intent. One message holds it and those of all other jobs of the partition that want one now. If
+// a message of intents is being stored, the job waits, and its intent goes into the next message. Intend blocks until
+// the intent is stored, and reports whether it is. If not, the job rests.
 func (b *IntentBatch) Intend(j *Job) bool {
 	stored := make(chan bool, 1)
 	b.part.W.Mu.Lock()
@@ -53,7 +54,17 @@ func (b *IntentBatch) Intend(j *Job) bool {
 	}
 	b.waiting = append(b.waiting, intending{j, stored})
 	b.part.W.Mu.Unlock()
-	b.storeIntents()
+	for len(stored) == 0 {
+		select {
+		case b.turn <- struct{}{}:
+			if len(stored) == 0 {
+				b.storeNext()
+			}
+			<-b.turn
+		case is := <-stored:
+			return is
+		}
+	}
 	return <-stored
 }
 
@@ -108,17 +119,11 @@ func (b *IntentBatch) nextLocked(most int64) (wanted []intending) {
 	return wanted
 }
 
-// storeIntents stores the intents that a partition's jobs want. If a message of intents is being stored, the jobs wait
-// until it is stored. Their intents then go together in the next message.
-func (b *IntentBatch) storeIntents() {
+// storeNext stores the next message of intents. A job must wait, and the caller must have the turn.
+func (b *IntentBatch) storeNext() {
 	w := b.part.W
 	w.Mu.Lock()
-	if b.storing || len(b.waiting) == 0 {
-		w.Mu.Unlock()
-		return
-	}
 	wanted := b.nextLocked(b.part.Bucket.MostMarkers())
-	b.storing = true
 	intents := make([]queue.Intent, len(wanted))
 	for i, one := range wanted {
 		j := one.t
@@ -127,38 +132,35 @@ func (b *IntentBatch) storeIntents() {
 		intents[i].Entry = j.Entry.ID()
 	}
 	w.Mu.Unlock()
-	b.part.Markers.Intend(intents, func(seq uint64, err error) {
-		if err == nil {
-			fault.Pass(fault.IntentStored)
-		}
-		w.Update(func(s *schedule.Schedule) {
-			b.storing = false
-			mark := &IntentMark{Seq: seq, Users: len(wanted)}
-			for i, one := range wanted {
-				if j := one.t; err == nil {
-					j.Announced.Call, j.Announced.By, j.Announced.As = intents[i].Call, j.Terms, intents[i].Idempotency
-					j.Announced.Marks = append(j.Announced.Marks, mark)
-					if one.stored != nil {
-						w.MadeLocked(j)
-					}
-				} else if j.Entry.LetGo(); one.stored != nil {
-					j.DisbandLocked()
-					j.Terms.Call.Conns.Release()
-					s.Unstage(j.Job)
-					w.RestLocked(j, w.Now().Add(LoadRetry))
+	seq, err := b.part.Markers.Intend(intents...)
+	if err == nil {
+		fault.Pass(fault.IntentStored)
+	}
+	w.Update(func(s *schedule.Schedule) {
+		mark := &IntentMark{Seq: seq, Users: len(wanted)}
+		for i, one := range wanted {
+			if j := one.t; err == nil {
+				j.Announced.Call, j.Announced.By, j.Announced.As = intents[i].Call, j.Terms, intents[i].Idempotency
+				j.Announced.Marks = append(j.Announced.Marks, mark)
+				if one.stored != nil {
+					w.MadeLocked(j)
 				}
-			}
-		})
-		if err != nil {
-			b.intentFailed(err)
-		}
-		for _, one := range wanted {
-			if one.stored != nil {
-				one.stored <- err == nil
+			} else if j.Entry.LetGo(); one.stored != nil {
+				j.DisbandLocked()
+				j.Terms.Call.Conns.Release()
+				s.Unstage(j.Job)
+				w.RestLocked(j, w.Now().Add(LoadRetry))
 			}
 		}
-		b.storeIntents()
 	})
+	if err != nil {
+		b.intentFailed(err)
+	}
+	for _, one := range wanted {
+		if one.stored != nil {
+			one.stored <- err == nil
+		}
+	}
 }
 
 // Intent returns the intent of one call of the job. If this intent was stored before, the new one keeps the identity of

@@ -41,7 +41,7 @@ func NewOwned(l *Lane, number int, t ownership.Tenure) *Owned {
 	p := &Owned{W: l, Number: number, Tenure: t, Bucket: l.Queue.Partitions()[number]}
 	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.Bucket.Name()), true
 	p.Cache = newReadAhead(l.Queue.Holdings())
-	p.Intents.part, p.Told.part = p, p
+	p.Intents.part, p.Intents.turn, p.Told.part = p, make(chan struct{}, 1), p
 	if r := l.Env.Restored; r != nil {
 		p.Restored = r.Until[p.Bucket.Name()]
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestResultFor checks that the result of a recorded call is found, with one request if the record names it, however
-// many results of its key were stored meanwhile; and that a name which is wrong, as after a move, does not mislead.
+// many results of its key were stored meanwhile; and that a name which is wrong does not mislead.
 func TestResultFor(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)

@@ -147,8 +147,8 @@ type Record struct {
 	HeldFor   string `json:"held_for,omitempty"`
 	HeldLimit string `json:"held_limit,omitempty"`
 	HeldMS    int64  `json:"held_ms,omitempty"`
-	// Result is the sequence of the job's result in its stream, if the job ended with one and the process that
-	// stored it also recorded it. A result that was moved to another server has another sequence.
+	// Result is the sequence of the job's result in its stream, if the call ended the job with one. The record of an
+	// inquiry has none, because it is stored before the result.
 	Result uint64 `json:"result,omitempty"`
 	// Answer is the api's answer, if the call neither completed the job nor was only pushed back. Its body is
 	// cut when it is stored.

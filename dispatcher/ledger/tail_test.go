@@ -329,6 +329,31 @@ func TestCutTail(t *testing.T) {
 	}
 }
 
+// TestLatestArrivalTimeCounts checks that the latest arrival time of a key counts, though records with earlier ones were
+// stored after it: in the younger half of the records, and in a second reading. Calls of a key may end in another order
+// than they began, and its next call would start too early otherwise.
+func TestLatestArrivalTimeCounts(t *testing.T) {
+	r := newTailReader(t)
+	r.bounds = Bounds{Records: 4} // two in each half
+	late := bucket.MicrosOf(now.Add(time.Hour))
+	write := func(seq uint64, tat bucket.Micros) {
+		c := call("k", seq, 1)
+		c.TAT = tat
+		r.write(c)
+	}
+	for i, tat := range []bucket.Micros{late - 3, late, late - 2, late - 1} {
+		write(uint64(i+1), tat)
+	}
+	if r.readTail(); r.TAT("pay", "k") != late {
+		t.Errorf("the arrival time is %v before the latest one", r.TAT("pay", "k").Until(late))
+	}
+	write(5, late-4)
+	r.bounds.Age = time.Nanosecond
+	if r.readTail(); r.TAT("pay", "k") != late {
+		t.Errorf("after a second reading the arrival time is %v before the latest one", r.TAT("pay", "k").Until(late))
+	}
+}
+
 // TestTailOfAPurgedLedger checks that what the ledger has removed counts as unknown.
 func TestTailOfAPurgedLedger(t *testing.T) {
 	r := newTailReader(t)

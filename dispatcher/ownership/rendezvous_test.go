@@ -66,9 +66,9 @@ func TestDivideMovesLittle(t *testing.T) {
 	}
 }
 
-// TestDivideAsBefore checks that divide gives each partition to the same candidate as the plain form of its rule, by
-// which replicas of earlier versions divide. Candidates of the same name have equal scores.
-func TestDivideAsBefore(t *testing.T) {
+// TestDivideByItsRule checks that divide gives each partition to the same candidate as the plain form of its rule.
+// Candidates of the same name have equal scores.
+func TestDivideByItsRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.SampledFrom([]int{3, 20, 120}).Draw(t, "most")
 		names := rapid.SliceOfN(rapid.OneOf(rapid.StringMatching("[a-c]"), rapid.String()), 0, most).Draw(t, "names")

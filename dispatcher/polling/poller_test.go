@@ -149,6 +149,20 @@ func TestOperationOfAnotherOwner(t *testing.T) {
 	}
 }
 
+// TestNoEndForANextOwner checks that an answer that comes while the job's partition is given up, or was lost, does not
+// end the job. The next owner polls its operation. A replica that gives a partition up does not wait for an end that
+// begins so late, and the partition may be another replica's before the end is stored.
+func TestNoEndForANextOwner(t *testing.T) {
+	for what, leave := range map[string]func(*lane.Owned){
+		"closing": func(p *lane.Owned) { p.Closing = true }, "lost": func(p *lane.Owned) { p.Lost.Store(true) },
+	} {
+		w := newPolling(t, time.Hour)
+		if leave(w.job.Part); w.take(w.job) || !w.job.IsPolled() {
+			t.Errorf("%s: the job is ended", what)
+		}
+	}
+}
+
 // TestLongRestEndsInTime checks that an api that asks weir to wait long does not keep an operation beyond its time.
 func TestLongRestEndsInTime(t *testing.T) {
 	w := newPolling(t, time.Minute)

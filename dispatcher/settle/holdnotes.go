@@ -65,9 +65,8 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 	m := lane.HoldMark{Part: p, Until: n.Until}
 	w.storing[key] = m
 	w.Mu.Unlock()
-	w.Running.Add(1)
-	p.Markers.Hold(key, w.WallTime(n.Until), n.Why, func(seq uint64, err error) {
-		defer w.Running.Done()
+	w.Running.Go(func() {
+		seq, err := p.Markers.Hold(key, w.WallTime(n.Until), n.Why)
 		if err != nil {
 			w.Log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
 		}
@@ -142,9 +141,8 @@ func (w *HoldNotes) keepDenial(until bucket.Micros, why string) {
 		if p.Denial.Seq != 0 && until < p.Denial.Until.Add(time.Second) {
 			continue // the stored mark says as much
 		}
-		w.Running.Add(1)
-		p.Markers.Deny(w.WallTime(until), why, func(seq uint64, err error) {
-			defer w.Running.Done()
+		w.Running.Go(func() {
+			seq, err := p.Markers.Deny(w.WallTime(until), why)
 			if err != nil {
 				w.Log.Warn("could not store that the api denies weir's access: a restart would forget it", "stream", p.Bucket.Name(), "err", err)
 				return

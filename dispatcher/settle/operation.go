@@ -212,7 +212,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 	i.Entry, i.Idempotency = 0, j.Doubt.Keyed() // the key is that of the call; the api may have forgotten it since
 	var seq uint64
 	ok := w.persist(ctx, "intent of an operation's end", j, func() (err error) {
-		if seq, err = j.Part.Markers.IntendEnd(i); errors.Is(err, queue.ErrFenced) {
+		if seq, err = j.Part.Markers.Intend(i); errors.Is(err, queue.ErrFenced) {
 			j.Part.Intents.Refused()
 		}
 		return err

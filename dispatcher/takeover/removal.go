@@ -74,7 +74,8 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 		}
 		waiting, flying := p.takenOut(&r)
 		p.tellRemoved(&r, len(waiting)+len(r.Unread), flying)
-		p.keepMarkersAgain(&r)
+		p.keepIntentsAgain(&r)
+		p.keepHoldsAgain(&r)
 		p.keepOperationsAgain(ctx, &r)
 		p.buryUnread(ctx, &r)
 		for some := range slices.Chunk(waiting, buriedAtOnce) {
@@ -300,9 +301,8 @@ func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 	}
 }
 
-// keepMarkersAgain stores removed markers again that are still needed: those of holds, and intents whose jobs are still
-// in the stream.
-func (p *removals) keepMarkersAgain(r *queue.Removal) {
+// keepIntentsAgain stores removed intents again whose jobs are still in the stream.
+func (p *removals) keepIntentsAgain(r *queue.Removal) {
 	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
 	w := p.W
 	var intents []queue.Intent
@@ -318,46 +318,49 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 			}
 		}
 	})
-	w.Mu.Lock()
-	holds := map[string]lane.HoldMark{}
-	for key, m := range p.notes.Marks {
-		if m.Part == p.Owned && gone(m.Seq) {
-			holds[key] = m
-		}
-	}
-	w.Mu.Unlock()
-	failed := func(err error) {
-		if err != nil {
-			w.Log.Error("could not store a deleted mark again: after a restart weir does not know the hold or the call that it records", "stream", p.Bucket.Name(), "err", err)
-		}
-	}
-	for key, m := range holds {
-		p.Markers.Hold(key, w.WallTime(m.Until), "held before its mark was deleted by hand", func(seq uint64, err error) {
-			w.Mu.Lock()
-			if err == nil && p.notes.Marks[key] == m {
-				p.notes.Marks[key] = lane.HoldMark{Part: p.Owned, Seq: seq, Until: m.Until}
-			}
-			w.Mu.Unlock()
-			failed(err)
-		})
-	}
 	if len(intents) == 0 {
 		return
 	}
-	p.Markers.Intend(intents, func(seq uint64, err error) {
-		failed(err)
+	seq, err := p.Markers.Intend(intents...)
+	if err != nil {
+		p.unkept(err)
+		return
+	}
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	mark := &lane.IntentMark{Seq: seq, Users: len(jobs)}
+	for _, j := range jobs {
+		if len(j.Announced.Marks) > 0 {
+			j.Announced.Marks = append(j.Announced.Marks, mark)
+		} else if mark.Users--; mark.Users == 0 { // all jobs have ended meanwhile
+			p.Bucket.Discard(seq)
+		}
+	}
+}
+
+// keepHoldsAgain stores removed marks of holds again.
+func (p *removals) keepHoldsAgain(r *queue.Removal) {
+	w := p.W
+	w.Mu.Lock()
+	holds := maps.Clone(p.notes.Marks)
+	w.Mu.Unlock()
+	for key, m := range holds {
+		if _, gone := slices.BinarySearch(r.Seqs, m.Seq); m.Part != p.Owned || !gone {
+			continue
+		}
+		seq, err := p.Markers.Hold(key, w.WallTime(m.Until), "held before its mark was deleted by hand")
 		if err != nil {
-			return
+			p.unkept(err)
+			continue
 		}
 		w.Mu.Lock()
-		defer w.Mu.Unlock()
-		mark := &lane.IntentMark{Seq: seq, Users: len(jobs)}
-		for _, j := range jobs {
-			if len(j.Announced.Marks) > 0 {
-				j.Announced.Marks = append(j.Announced.Marks, mark)
-			} else if mark.Users--; mark.Users == 0 { // all jobs have ended meanwhile
-				p.Bucket.Discard(seq)
-			}
+		if p.notes.Marks[key] == m {
+			p.notes.Marks[key] = lane.HoldMark{Part: p.Owned, Seq: seq, Until: m.Until}
 		}
-	})
+		w.Mu.Unlock()
+	}
+}
+
+func (p *removals) unkept(err error) {
+	p.W.Log.Error("could not store a deleted mark again: after a restart weir does not know the hold or the call that it records", "stream", p.Bucket.Name(), "err", err)
 }

@@ -89,13 +89,12 @@ func checkPointed(body []byte, api *config.API, key string) error {
 
 // pointedBody returns the smallest JSON object that has the key at pointer.
 func pointedBody(pointer, key string) ([]byte, error) {
-	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	var value any = key
-	for _, part := range slices.Backward(parts) {
-		if _, err := strconv.Atoi(part); err == nil {
+	for _, name := range slices.Backward(ingest.PointerNames(pointer)) {
+		if _, err := strconv.Atoi(name); err == nil {
 			return nil, errors.New("the api takes the key from an array in the body: write the body yourself")
 		}
-		value = map[string]any{strings.NewReplacer("~1", "/", "~0", "~").Replace(part): value}
+		value = map[string]any{name: value}
 	}
 	body, err := json.Marshal(value)
 	if err != nil {

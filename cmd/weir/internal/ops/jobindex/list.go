@@ -248,7 +248,7 @@ type Traces struct {
 	Letters []uint64 `json:"letters"` // letters, the newest first
 	Events  []uint64 `json:"events"`  // events, the newest first
 	// InCalls, InLetters and InEvents say how much of the ledger, the letters and the events the index has. InEvents is
-	// nil if some events were not read yet. It is also nil in the answer of a replica of an earlier version.
+	// nil if some events were not read yet.
 	InCalls   Reach  `json:"in_calls"`
 	InLetters Reach  `json:"in_letters"`
 	InEvents  *Reach `json:"in_events,omitempty"`

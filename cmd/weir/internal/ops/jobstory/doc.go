@@ -7,9 +7,9 @@
 // waited. The owners of the queues keep a hash of the id of each waiting job. So a story takes one request for each
 // thing that happened to the job, and a few more. The number of requests does not grow with the number of other jobs.
 //
-// If the index does not have all events, the package searches for events around the time of the letters. If a record by
-// an earlier version names no result, the package searches the results between the call and the record. If the index
-// does not go back to a wait, the package reads the key's records of that time.
+// If the index does not have all events, the package searches for events around the time of the letters. The
+// record of an inquiry names no result, because it is stored before the result: the package then searches the results
+// around that time. If the index does not go back to a wait, the package reads the key's records of that time.
 //
 // Without a whole index the package reads the streams backwards from their ends; of results and letters it reads only
 // the headers. That takes a second for 70,000 to 100,000 messages. Options.Scan bounds it, and the timeline says how

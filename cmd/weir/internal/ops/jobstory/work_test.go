@@ -98,7 +98,7 @@ func (p *past) result(seq int) uint64 {
 	}})
 }
 
-// done ends a job with a result. named says whether the record names the result, as in this version of weir.
+// done ends a job with a result. named says whether the record names the result.
 func (p *past) done(seq int, named bool) {
 	at := p.result(seq)
 	if !named {
@@ -183,7 +183,7 @@ func TestStoryAsksLittle(t *testing.T) {
 	}{
 		fmt.Sprint("job-", first):   {Done, []StepKind{Accepted, Called, Result}, most, first - 1},
 		fmt.Sprint("job-", first+1): {Dead, []StepKind{Accepted, Called, Buried, Event}, most, first},
-		fmt.Sprint("job-", first+2): {Done, []StepKind{Accepted, Called, Result}, many + most, first + 1}, // by an older version
+		fmt.Sprint("job-", first+2): {Done, []StepKind{Accepted, Called, Result}, many + most, first + 1}, // its record names no result
 		"job-1":                     {Done, []StepKind{Accepted, Called, Result}, most, 0},
 		fmt.Sprint("job-", many-2):  {Done, []StepKind{Accepted, Called, Result}, most, jobindex.MostAhead},
 		"never":                     {"", nil, most, 0},

@@ -239,8 +239,7 @@ type tracesOf struct {
 	Ends  []EndPlace      `json:"ends,omitempty"`
 }
 
-// aheadReply is the answer to a question with waits. A replica of an earlier version ignores the waits and sends
-// traces.
+// aheadReply is the answer to a question with waits. It has a number for each wait.
 type aheadReply struct {
 	Ahead []int `json:"ahead"`
 }

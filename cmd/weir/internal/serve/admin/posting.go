@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -91,9 +90,6 @@ type postingsReply struct {
 	Postings []*Posting `json:"postings"`
 }
 
-// errEarlier reports that a replica does not know the question.
-var errEarlier = errors.New("the replica that answered is of an earlier version")
-
 // PostingsOf returns for each of a job's ends whether it was posted to the callback of its api, as one replica knows
 // it. A posting is nil if the api has no callback. If PostingsOf fails, no posting is known.
 func PostingsOf(ctx context.Context, c *connect.Connection, job string, ends []EndPlace) ([]*Posting, error) {
@@ -102,9 +98,6 @@ func PostingsOf(ctx context.Context, c *connect.Connection, job string, ends []E
 		var reply postingsReply
 		if err := askIndex(ctx, c, tracesSubject, tracesOf{Job: job, Ends: some}, &reply); err != nil {
 			return nil, err
-		}
-		if len(reply.Postings) != len(some) {
-			return nil, errEarlier
 		}
 		all = append(all, reply.Postings...)
 	}

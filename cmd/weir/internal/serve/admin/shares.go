@@ -153,7 +153,7 @@ func leaderVersion(ctx context.Context, c *connect.Connection) (*Version, error)
 	if err := json.Unmarshal(newest.Data, &v.StoredConfig); err != nil {
 		return nil, fmt.Errorf("version %d of the configuration cannot be read: %w", v.Number, err)
 	}
-	return v, v.parse(newest.Time)
+	return v, v.parse()
 }
 
 // Confirm fails with ErrLostRace if another move has claimed the site since, or if the share of the account in force is

@@ -44,9 +44,8 @@ type StoredConfig struct {
 	// are at most KeptVersions.
 	TakenBack []string `json:"taken_back,omitempty"`
 	// Order is greater than the Order of every earlier version, even if NATS was restored meanwhile. It is the time in
-	// microseconds, or the former version's Order plus one if that is more. Versions that an earlier weir stored have
-	// none.
-	Order int64 `json:"order,omitempty"`
+	// microseconds, or the former version's Order plus one if that is more.
+	Order int64 `json:"order"`
 	// Site is the site of this store, and Shares are its shares of accounts that are in force, in percent. They belong to
 	// the version, so that replicas follow a share as they follow any change. Only weir shares raises one.
 	Site   string           `json:"site,omitempty"`
@@ -114,22 +113,19 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	if err := json.Unmarshal(entry.Value(), &v.StoredConfig); err != nil {
 		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.Number, currentKey, connect.ConfigBucket, err)
 	}
-	if err := v.parse(entry.Created()); err != nil {
+	if err := v.parse(); err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-// parse parses the version's text. created is when the version was stored.
-func (v *Version) parse(created time.Time) (err error) {
+// parse parses the version's text.
+func (v *Version) parse() (err error) {
 	v.Config, err = config.Parse([]byte(v.YAML), config.Options{
 		Name: fmt.Sprintf("version %d from %s", v.Number, v.From), Site: v.Site, Shares: v.Shares,
 	})
 	if err != nil {
 		return err
-	}
-	if v.Order == 0 {
-		v.Order = created.UnixMicro()
 	}
 	v.Config.Version = v.Order
 	return nil
@@ -209,7 +205,7 @@ func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
 	var unread []jetstream.KeyValueEntry // the newest first
 	for _, entry := range slices.Backward(entries) {
 		if v, err := ReadVersion(entry); err == nil {
-			return v, v.takeShares(unread, entry.Created())
+			return v, v.takeShares(unread)
 		}
 		unread = append(unread, entry)
 	}
@@ -217,8 +213,8 @@ func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
 }
 
 // takeShares gives v the site and the shares of the newest later version that has a site. Nothing else of the later
-// versions can be read. later begins with the newest version. created is when v was stored.
-func (v *Version) takeShares(later []jetstream.KeyValueEntry, created time.Time) error {
+// versions can be read. later begins with the newest version.
+func (v *Version) takeShares(later []jetstream.KeyValueEntry) error {
 	for _, entry := range later {
 		if entry.Operation() != jetstream.KeyValuePut {
 			continue
@@ -232,7 +228,7 @@ func (v *Version) takeShares(later []jetstream.KeyValueEntry, created time.Time)
 			return fmt.Errorf("version %d of the configuration cannot be read, and may have lowered a share: roll weir back to the one that stored it: %w", entry.Revision(), err)
 		}
 		v.Site, v.Shares = of.Site, of.Shares
-		if err := v.parse(created); err != nil {
+		if err := v.parse(); err != nil {
 			return fmt.Errorf("version %d of the configuration with the shares of version %d: %w", v.Number, entry.Revision(), err)
 		}
 		return nil

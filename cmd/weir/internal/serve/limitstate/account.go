@@ -130,7 +130,7 @@ func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory,
 	return a, nil
 }
 
-// noAccount is the reason if no account is stored: weir is new, or an earlier version kept none.
+// noAccount is the reason if no account is stored.
 const noAccount = "no account was kept"
 
 // bootID returns the id of the machine's boot. Writes that were not synced before a later boot are lost. bootID returns

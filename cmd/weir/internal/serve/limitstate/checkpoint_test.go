@@ -2,12 +2,54 @@ package limitstate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/ingest/await"
 )
+
+// TestCheckpointCoversWhatIsGranted checks that limits that the process counts grant a slot, and that the checkpoint
+// which is stored by then has it: after a kill it is not granted again.
+func TestCheckpointCoversWhatIsGranted(t *testing.T) {
+	o := serverForLimits(t)
+	o.Caller = caller{}
+	key := bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}, InFlight: 10, Capacity: 10}
+	hourly := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}}
+	rules := bucket.Rules{Key: key, Shared: []bucket.Limit{hourly}}
+	limits, store, err := openUnit(t.Context(), o, unit{name: "pay", apis: []string{"pay"}, rules: rules}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = limits.Run(t.Context()) }()
+	isGranted := func(m *bucket.Memory) bool {
+		answers, err := m.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: key, Want: 1, Horizon: 10 * time.Millisecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(answers[0].Grants) > 0
+	}
+	await.Until(t, "a slot", func() bool { return isGranted(store) })
+
+	stored, err := limits.state.(*checkpointer).last(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s bucket.Snapshot
+	if err := json.Unmarshal(stored.Data, &s); err != nil {
+		t.Fatal(err)
+	}
+	next, err := bucket.NewMemory(rules, o.Clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Restore(s)
+	if next.Saved(next.Checkpoint(time.Minute)); isGranted(next) {
+		t.Errorf("after a kill the only slot of an hour is granted again: the checkpoint was %s", stored.Data)
+	}
+}
 
 // TestCheckpointIsTakenByALaterOneOnly checks that a worker ends if another process has stored a checkpoint after the
 // worker's own. The worker does not end if the server shows an older checkpoint, or one of its own that it had given
