@@ -75,12 +75,12 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 		waiting, flying := p.takenOut(&r)
 		p.tellRemoved(&r, len(waiting)+len(r.Unread), flying)
 		p.keepIntentsAgain(&r)
-		p.keepHoldsAgain(&r)
 		p.keepOperationsAgain(ctx, &r)
 		p.buryUnread(ctx, &r)
 		for some := range slices.Chunk(waiting, buriedAtOnce) {
 			p.buryTakenOut(ctx, some)
 		}
+		p.keepHoldsAgain(ctx, &r)
 	})
 }
 
@@ -338,13 +338,16 @@ func (p *removals) keepIntentsAgain(r *queue.Removal) {
 	}
 }
 
-// keepHoldsAgain stores removed marks of holds again.
-func (p *removals) keepHoldsAgain(r *queue.Removal) {
+// keepHoldsAgain stores removed marks of holds again, one after another, until ctx ends or the partition is lost.
+func (p *removals) keepHoldsAgain(ctx context.Context, r *queue.Removal) {
 	w := p.W
 	w.Mu.Lock()
 	holds := maps.Clone(p.notes.Marks)
 	w.Mu.Unlock()
 	for key, m := range holds {
+		if ctx.Err() != nil || p.Lost.Load() {
+			return
+		}
 		if _, gone := slices.BinarySearch(r.Seqs, m.Seq); m.Part != p.Owned || !gone {
 			continue
 		}

@@ -99,6 +99,9 @@ func PostingsOf(ctx context.Context, c *connect.Connection, job string, ends []E
 		if err := askIndex(ctx, c, tracesSubject, tracesOf{Job: job, Ends: some}, &reply); err != nil {
 			return nil, err
 		}
+		if len(reply.Postings) != len(some) {
+			return nil, errUnreadable
+		}
 		all = append(all, reply.Postings...)
 	}
 	return all, nil

@@ -162,6 +162,7 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.C
 	next.Take(p.Config)
 	switch {
 	case p.current == nil:
+		next.Order = (*admin.StoredConfig)(nil).After()
 	case p.back:
 		p.current.RollBack(&next)
 	default:

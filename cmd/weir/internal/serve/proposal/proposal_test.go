@@ -57,6 +57,39 @@ func TestTakenBackComesLater(t *testing.T) {
 	}
 }
 
+// TestFirstVersionHasAnOrder checks that a version that follows none has an Order, too. An account in Redis may have seen
+// a configuration before the store of versions was lost, and takes a version without an Order for an earlier one.
+func TestFirstVersionHasAnOrder(t *testing.T) {
+	js := natstest.JetStream(t)
+	store, err := admin.EnsureConfigStore(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"weir.events.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Conn().Subscribe("weir.operator.config", func(m *nats.Msg) {
+		_, newest, err := store.Newest(context.Background())
+		data, failed := json.Marshal(admin.ConfigState{Instance: "one", Seen: newest, Version: newest})
+		if err := errors.Join(err, failed, m.Respond(data)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := &Proposal{Text: "apis: {a: {url: 'http://127.0.0.1:1', bucket: {rate: 1/s, capacity: 1}}}"}
+	if p.Config, err = config.Parse([]byte(p.Text), config.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	if _, err := p.Apply(t.Context(), c, t.Output(), func(Difference) (bool, error) { return true, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if v, _, err := store.Newest(t.Context()); err != nil || v == nil || v.Order == 0 {
+		t.Errorf("the first version is %+v, want one with an order: %v", v, err)
+	}
+}
+
 // takenBack stores a first version, and applies a proposal that a replica cannot follow. Before the replica says so,
 // messages are stored on the subjects of meanwhile.
 func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal, meanwhile ...string) admin.ConfigStore {
