@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ackWithin is how long Follow waits for the server to confirm an acknowledgement.
+// ackWithin is how long Follow waits for the server to confirm that a result was handled, or was not.
 const ackWithin = 5 * time.Second
 
 // Results says which results Follow reads.
@@ -24,7 +24,7 @@ type Results struct {
 // Follow passes each result to handle, one at a time, in the order of the stream. It returns if handle fails or ctx
 // ends. It continues after a reconnect. After a restart it continues with the first result for which handle has not
 // returned nil, so handle may get a result twice and must recognise it by its Job. If handle takes longer than 30
-// seconds, the result is delivered again.
+// seconds, the result is delivered again. If handle fails, Follow waits for up to 5 seconds until the server knows it.
 //
 // Readers with the same name share the results. Follow does not read letters: read WEIR_DEAD, or the events.
 func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.Context, end End) error) error {
@@ -67,7 +67,7 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 		}
 		if end, ok := ParseEnd(msg.Headers(), msg.Data()); ok {
 			if err := handle(ctx, end); err != nil {
-				_ = msg.Nak() // redelivered at once to the next reader
+				c.giveBack(ctx, msg)
 				return err
 			}
 		}
@@ -75,4 +75,12 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 		_ = msg.DoubleAck(acked) // redelivered if not acknowledged
 		cancel()
 	}
+}
+
+// giveBack has the server deliver a result again, before any later one, to the next reader. It waits until the server
+// has noted it: a reader that began before would get the next result first.
+func (c *Client) giveBack(ctx context.Context, msg jetstream.Msg) {
+	noted, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackWithin)
+	defer cancel()
+	_, _ = c.nc.RequestWithContext(noted, msg.Reply(), []byte("-NAK")) // delivered again after 30 seconds if it fails
 }
