@@ -308,8 +308,8 @@ func fleetFaults(faults map[string]int) string {
 }
 
 // TestFleetTorture is the short torture of replicas: weir survives faults of each kind. Owners that go on after their
-// lease are caught, and so are replicas that take an emptied Redis for a whole one. Its runs take six minutes, two at a
-// time. They leave out:
+// lease are caught, and so are replicas that take an emptied Redis for a whole one. Its runs, two at a time, took
+// fourteen minutes under the race detector beside other work. They leave out:
 //
 //   - flipped bytes of a queue's messages, some of which may then wait until the run gives them up after two minutes, and
 //     of snapshots, after which a node may need an empty store

@@ -24,7 +24,7 @@ type Results struct {
 // Follow passes each result to handle, one at a time, in the order of the stream. It returns if handle fails or ctx
 // ends. It continues after a reconnect. After a restart it continues with the first result for which handle has not
 // returned nil, so handle may get a result twice and must recognise it by its Job. If handle takes longer than 30
-// seconds, the result is delivered again. If handle fails, Follow waits for up to 5 seconds until the server knows it.
+// seconds, the result is delivered again. If handle fails, Follow waits for up to 5 seconds until the server knows that.
 //
 // Readers with the same name share the results. Follow does not read letters: read WEIR_DEAD, or the events.
 func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.Context, end End) error) error {
@@ -77,8 +77,8 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 	}
 }
 
-// giveBack has the server deliver a result again, before any later one, to the next reader. It waits until the server
-// has noted it: a reader that began before would get the next result first.
+// giveBack has the server deliver a result again, before any later one, to the next reader. giveBack waits until the
+// server has noted that: a reader that begins earlier would get a later result first.
 func (c *Client) giveBack(ctx context.Context, msg jetstream.Msg) {
 	noted, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackWithin)
 	defer cancel()

@@ -57,9 +57,9 @@ func TestTakenBackComesLater(t *testing.T) {
 	}
 }
 
-// TestFirstVersionHasAnOrder checks that a version that follows none has an Order, too. An account in Redis may have seen
-// a configuration before the store of versions was lost, and takes a version without an Order for an earlier one.
-func TestFirstVersionHasAnOrder(t *testing.T) {
+// emptyStore returns a store of configurations without a version, on a server that stores events.
+func emptyStore(t *testing.T) (jetstream.JetStream, admin.ConfigStore) {
+	t.Helper()
 	js := natstest.JetStream(t)
 	store, err := admin.EnsureConfigStore(t.Context(), js, 1)
 	if err != nil {
@@ -68,6 +68,13 @@ func TestFirstVersionHasAnOrder(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"weir.events.>"}}); err != nil {
 		t.Fatal(err)
 	}
+	return js, store
+}
+
+// TestFirstVersionHasAnOrder checks that a version that follows none has an Order, too. An account in Redis may have seen
+// a configuration before the store of versions was lost, and takes a version without an Order for an earlier one.
+func TestFirstVersionHasAnOrder(t *testing.T) {
+	js, store := emptyStore(t)
 	if _, err := js.Conn().Subscribe("weir.operator.config", func(m *nats.Msg) {
 		_, newest, err := store.Newest(context.Background())
 		data, failed := json.Marshal(admin.ConfigState{Instance: "one", Seen: newest, Version: newest})
@@ -77,12 +84,14 @@ func TestFirstVersionHasAnOrder(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p := &Proposal{Text: "apis: {a: {url: 'http://127.0.0.1:1', bucket: {rate: 1/s, capacity: 1}}}"}
-	if p.Config, err = config.Parse([]byte(p.Text), config.Options{}); err != nil {
+	const text = "apis: {a: {url: 'http://127.0.0.1:1', bucket: {rate: 1/s, capacity: 1}}}"
+	c, err := config.Parse([]byte(text), config.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
-	if _, err := p.Apply(t.Context(), c, t.Output(), func(Difference) (bool, error) { return true, nil }); err != nil {
+	p := &Proposal{Text: text, Config: c}
+	to := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	if _, err := p.Apply(t.Context(), to, t.Output(), func(Difference) (bool, error) { return true, nil }); err != nil {
 		t.Fatal(err)
 	}
 	if v, _, err := store.Newest(t.Context()); err != nil || v == nil || v.Order == 0 {
@@ -94,14 +103,7 @@ func TestFirstVersionHasAnOrder(t *testing.T) {
 // messages are stored on the subjects of meanwhile.
 func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal, meanwhile ...string) admin.ConfigStore {
 	t.Helper()
-	js := natstest.JetStream(t)
-	store, err := admin.EnsureConfigStore(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"weir.events.>"}}); err != nil {
-		t.Fatal(err)
-	}
+	js, store := emptyStore(t)
 	if _, err := store.Put(t.Context(), first, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +126,7 @@ func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal, meanwhile ..
 		t.Fatal(err)
 	}
 	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	var err error
 	if p.Config, err = config.Parse([]byte(p.Text), config.Options{}); err != nil {
 		t.Fatal(err)
 	}
