@@ -157,3 +157,87 @@ func TestWatchEndsWithoutTheNewest(t *testing.T) {
 		})
 	}
 }
+
+// revision is an entry of which only the revision matters.
+type revision struct {
+	jetstream.KeyValueEntry
+
+	is uint64
+}
+
+func (r revision) Revision() uint64 { return r.is }
+
+// TestWatchOfASilentClient checks that a watch ends the present entries, and goes on, although the client does not say
+// that it has shown all: when the leader says that nothing newer exists, and not before.
+func TestWatchOfASilentClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shown, newest := make(shownBy), uint64(3) // an entry was stored after the watch began
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		asked := 0
+		w := &wholeWatcher{
+			KeyWatcher: shown, newest: func(context.Context) (uint64, error) { asked++; return newest, nil },
+			updates: make(chan jetstream.KeyValueEntry), stopped: stop,
+		}
+		go w.run(ctx, beginning{newest: 2})
+		for _, r := range []uint64{1, 2} {
+			shown <- revision{is: r}
+			<-w.Updates()
+		}
+		Sleep(ctx, 5*wholeAgain)
+		select {
+		case entry := <-w.Updates():
+			t.Fatalf("%v came before revision 3", entry)
+		default:
+		}
+		shown <- revision{is: 3}
+		if entry := <-w.Updates(); entry == nil {
+			t.Fatal("the end came before revision 3")
+		}
+		if entry := <-w.Updates(); entry != nil {
+			t.Fatalf("%v came instead of the end", entry)
+		}
+		asked = 0
+		shown <- nil // the client speaks late
+		Sleep(ctx, time.Hour)
+		if asked > 0 {
+			t.Errorf("the leader was asked %d times after the end", asked)
+		}
+		shown <- revision{is: 4}
+		if entry, open := <-w.Updates(); !open || entry == nil {
+			t.Error("the watch did not go on after the end")
+		}
+	})
+}
+
+// TestWatchOfADamagedNewestEntry checks that a watch does not begin, and that one that has begun ends, if the leader
+// cannot read its newest entry.
+func TestWatchOfADamagedNewestEntry(t *testing.T) {
+	js := spoiled(t, 10, "newest of d")
+	kv, err := js.KeyValue(t.Context(), "words")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WatchWhole(t.Context(), js.Conn(), kv, "d"); !errors.Is(err, ErrUnreadable) {
+		t.Errorf("the watch begins with %v", err)
+	}
+	if _, err := Renewing(kv, js.Conn()).History(t.Context(), "d"); !errors.Is(err, ErrUnreadable) {
+		t.Errorf("the history is %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		shown := make(shownBy)
+		w := &wholeWatcher{
+			KeyWatcher: shown, newest: func(context.Context) (uint64, error) { return 0, ErrUnreadable },
+			updates: make(chan jetstream.KeyValueEntry), stopped: stop,
+		}
+		go w.run(ctx, beginning{newest: 5})
+		shown <- revision{is: 3}
+		<-w.Updates()
+		shown <- nil
+		for entry := range w.Updates() {
+			t.Errorf("%v came", entry)
+		}
+	})
+}

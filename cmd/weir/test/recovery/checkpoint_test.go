@@ -1,13 +1,18 @@
 package recovery
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"weir/bucket/natstest"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
+	"weir/ingest/await"
 )
 
 // TestUnreadableCheckpointGrantsLess: what a shared rate had used is damaged while weir is stopped. The next start
@@ -70,4 +75,49 @@ func TestUnreadablePausePauses(t *testing.T) {
 	r.Stop()
 	r.Start() // the bucket can be read and written
 	r.CLI().Must("pause", "pay")
+}
+
+// TestDamagedBucketBesideAnExternalServer: a checkpoint, an account of use and a pause are damaged in the store of an
+// external server. A start refuses the store before it writes to it, and says what to do. If that is done, the next start
+// grants nothing again.
+func TestDamagedBucketBesideAnExternalServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ns := natstest.Start(t, dir, 0)
+	port := natstest.Port(t, ns)
+	r := weirtest.NewReplicas(t, ns.ClientURL(), 1, "apis:\n  pay:\n    url: %s/v1\n    bucket: {rate: 100/s, burst: 10, capacity: 50}\n"+
+		"    limits: [{name: all, rate: 10/1h, burst: 10}, {name: days, quota: 1000/day, tz: "+machine.Noon()+"}]\n")
+	cli := program.CLI{T: t, NATS: ns.ClientURL()}
+	for n := range 12 {
+		r.Publish(t.Context(), "weir.jobs.pay.k", fmt.Sprint("job-", n), []byte("a job"))
+	}
+	await.Until(t, "ten calls", func() bool { return len(r.API.All()) == 10 })
+	cli.Must("pause", "pay", "other", "--why", "the damaged one")
+	r.StopOne(0)
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	for _, text := range []string{`"made":`, `"account":{`, "the damaged one"} {
+		natstest.Spoil(t, dir, "KV_weir_control", text)
+	}
+	ns = natstest.Start(t, dir, port)
+	for range 2 { // the first one has written nothing
+		out := program.Command(t, r.Each[0], "serve")
+		if out.Code != 4 || !strings.Contains(out.Stderr, "3 values") || !strings.Contains(out.Stderr, "account.pay, limits.pay, pause.pay.other") {
+			t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
+		}
+	}
+	if err := natstest.Connect(t, ns).DeleteStream(t.Context(), "KV_weir_control"); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.Procs[0], err = program.StartCommand(t, exec.Command(os.Args[0], "serve", "--restored"), r.Each[0]...); err != nil {
+		t.Fatal(err)
+	}
+	r.Publish(t.Context(), "weir.jobs.pay.l", "job-l", []byte("a job"))
+	if out := cli.Must("show", "pay", "l"); !strings.Contains(out, "counts as used up until its period is over") {
+		t.Errorf("show: %s", out)
+	}
+	if n := len(r.API.All()); n != 10 {
+		t.Errorf("%d calls of 10", n)
+	}
 }

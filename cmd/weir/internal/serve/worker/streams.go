@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/nats/connect"
@@ -62,6 +63,34 @@ func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) 
 		err = errors.Join(err, dispatcher.EnsureStreams(ctx, o))
 	}
 	return err
+}
+
+// damagedAgain is after how long a value that NATS could not read is read again, before it counts as damaged.
+const damagedAgain = 2 * time.Second
+
+// mostNamed is how many damaged keys an error names.
+const mostNamed = 20
+
+// mendControl creates the control bucket again without its damaged values, because a write of such a key would block the
+// bucket. If the server is external, other replicas may use the bucket, and mendControl fails instead.
+func (w *records) mendControl(ctx context.Context) (err error) {
+	const bucket = connect.ControlBucket
+	if w.server != nil {
+		w.unread, err = stream.MendBucket(ctx, w.js, bucket)
+		return err
+	}
+	keys, err := stream.Damaged(ctx, w.js, bucket, damagedAgain)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	names := strings.Join(keys[:min(len(keys), mostNamed)], ", ")
+	if len(keys) > mostNamed {
+		names += ", …"
+	}
+	return cli.Refused(fmt.Errorf("the store is damaged: NATS cannot read %s of the key-value bucket %s (%s). After a write to one of them it would answer nothing more for this bucket. "+
+		"Look at the disks of the NATS servers. If the bucket has copies, empty the store of the server that has the damaged one. If it has none, stop every weir, "+
+		"delete the bucket (`nats stream rm KV_%s`), start one weir with `weir serve --restored`, which grants nothing again, and repeat pauses and orders. Callbacks then post no ends from before",
+		cli.Count(len(keys), "value"), bucket, names, bucket))
 }
 
 // tellUnread logs which values of the control bucket were damaged, and stores a replacement for some of them. A pause

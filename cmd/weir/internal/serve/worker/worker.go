@@ -8,7 +8,6 @@ import (
 
 	"weir/bucket/lease"
 	"weir/bucket/queue"
-	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/config/environment"
@@ -167,10 +166,8 @@ func StartAt(ctx context.Context, s *environment.Settings, log *slog.Logger, c *
 	if err := w.refuseForeign(ctx); err != nil {
 		return nil, err
 	}
-	if w.server != nil { // with other replicas on the server no bucket may be made anew
-		if w.unread, err = stream.MendBucket(ctx, w.js, connect.ControlBucket); err != nil {
-			return nil, err
-		}
+	if err := w.mendControl(ctx); err != nil {
+		return nil, err
 	}
 	if w.control, err = admin.EnsureControl(ctx, w.js, s.Replicas); err != nil {
 		return nil, err
