@@ -43,11 +43,11 @@
 //
 // So a success in the ledger proves that the result is stored and the reply was sent. A missing letter can be written
 // again from the record or the mark. After a crash between two writes, recovery repeats the missing ones. Message ids
-// keep the streams from storing one twice.
+// keep streams from storing a write twice.
 //
 // The lane's lock guards its schedule, its partitions, and the part of a job by which the schedule decides
 // (schedule.Job). The worker never waits for anything while it holds the lock. lane.Job says which of its other fields
-// the lock guards, and which belong to the job's goroutine (job.go).
+// the lock guards, and which belong to the job's goroutine (lane/job.go).
 //
 // httpcall.Judge decides whether a call's outcome is done, submitted, retry, pushback, denied or dead.
 // Schedule.OnCallEnd then decides what this outcome means for later calls. A time in a header is compared with the
@@ -72,8 +72,8 @@
 //
 //	the dispatcher           dispatcher.go, host.go, contact.go, tailload.go, recorders.go, gauges.go
 //	the worker of an api     apiworker.go, terms.go
-//	  its calls              job.go (the caller), call.go, comparison.go, preparation.go, packing.go, settlement.go
-//	  its answers            answers.go
+//	  its calls              job.go, call.go, comparison.go, preparation.go, packing.go, settlement.go, shortfall.go
+//	  its answers            answers.go, left.go
 //	  its slots              limiter.go, grantends.go
 //	  its partitions         takeover.go
 //
@@ -169,8 +169,8 @@
 //	                        no outcome; the api takes other keys now, or   a record, and a letter unknown
 //	                          none
 //
-//	a job of a backup that  no end in the backup, the api takes no keys    a letter unknown
-//	  was put back          no end in the backup, the api takes keys       waiting; it may have been called
+//	a job of a backup that  no end; the api takes no keys, or takes packs  a letter unknown
+//	  was put back          no end; the api takes keys and no packs        waiting; it may have been called
 //	                                                                         (lane/restored.go)
 //
 // A process notes the state of its calls in the flight recorder (dispatcher/recorder). lane/flight.go writes these
@@ -214,7 +214,7 @@
 //	              when a job is made ready, when its slot comes, and when a letter is redriven
 //	headers       credentials may change at any time and are no part of a key's identity. Drain the api before you move to
 //	              another account of it
-//	operation   polls follow the present terms; without any the job waits for them, until the time stored with it
+//	operation   polls follow the present terms; if these have none, the job waits until the time stored with it
 //	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
 //	max_body      is checked only at intake: waiting jobs are called. results.max_body applies from the next answer on
 //	reuse         an answer is given again only while the terms compare requests, and call the api, as they did at its call

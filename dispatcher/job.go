@@ -147,8 +147,8 @@ func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
 	w.Running.Go(end)
 }
 
-// read parses a job's message, and computes what its call costs. If parsing panics, the job is parked at once: it would
-// panic each time, and the job was not called.
+// read parses a job's message, and computes what its call costs. If parsing panics, the job becomes a letter invalid:
+// it would panic each time, and the job was not called.
 func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var reserve lane.Toll
 	var price int64

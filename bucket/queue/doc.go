@@ -1,12 +1,12 @@
 // Package queue is the queue behind every key: one JetStream stream for each partition of an api.
 //
 // The queue is the stream. Each unfinished job is one message; each key has one subject. The owner deletes finished
-// jobs, and recovers by reading the stream again. Besides jobs a stream holds markers: intents (calls about to start),
-// retries (attempts used, holds), and its owner's epoch.
+// jobs, and recovers by reading the stream again. A stream also holds markers: intents (calls about to start), marks
+// (attempts, holds, ends, operations), and its owner's epoch.
 //
 //	weir.q.<api>.<partition>.j.<key>    jobs
 //	weir.q.<api>.<partition>.i.<id>     intents, several jobs in one
-//	weir.q.<api>.<partition>.r.<seq>-…  retry marks
+//	weir.q.<api>.<partition>.r.<seq>-…  marks
 //	weir.o.<api>.<partition>            the owner's epoch: the stream refuses intents of an earlier owner
 //
 // A Partition has three parts that work in parallel. The intake stores waiting jobs in groups. One group is under way

@@ -2,8 +2,8 @@
 //
 // EnsureStream creates a stream, and only adds to an existing one, since replicas of two versions may share it. An
 // Exchange sends many requests at once and reports for each message whether it is stored, refused, or in doubt. A group
-// of messages that the stream accepts as a whole shares one fsync. A Writer makes such groups of single messages. With
-// a Disk, an Exchange, a Writer, and a JetStream from OnDisk wait until the disk has what the stream acknowledged.
+// of messages that the stream accepts as a whole shares one fsync. A Writer makes such groups of single messages. An
+// Exchange or Writer with a Disk, and a JetStream from OnDisk, wait until the disk has what the stream acknowledged.
 //
 // AskLeader and ReadUntil read all messages that the stream's leader has. They do not trust a replica's pending count,
 // because a replica may lag. A JetStream from FromLeader takes a stream's information only from its leader. Follow also

@@ -183,7 +183,7 @@ func TestWatchOfASilentClient(t *testing.T) {
 		go w.run(ctx, beginning{newest: 2})
 		for _, r := range []uint64{1, 2} {
 			shown <- revision{is: r}
-			<-w.Updates()
+			await.Receive(t, "the entry", w.Updates())
 		}
 		Sleep(ctx, 5*wholeAgain)
 		select {
@@ -192,10 +192,10 @@ func TestWatchOfASilentClient(t *testing.T) {
 		default:
 		}
 		shown <- revision{is: 3}
-		if entry := <-w.Updates(); entry == nil {
+		if entry := await.Receive(t, "revision 3", w.Updates()); entry == nil {
 			t.Fatal("the end came before revision 3")
 		}
-		if entry := <-w.Updates(); entry != nil {
+		if entry := await.Receive(t, "the end", w.Updates()); entry != nil {
 			t.Fatalf("%v came instead of the end", entry)
 		}
 		asked = 0
@@ -205,7 +205,7 @@ func TestWatchOfASilentClient(t *testing.T) {
 			t.Errorf("the leader was asked %d times after the end", asked)
 		}
 		shown <- revision{is: 4}
-		if entry, open := <-w.Updates(); !open || entry == nil {
+		if entry := await.Receive(t, "revision 4", w.Updates()); entry == nil {
 			t.Error("the watch did not go on after the end")
 		}
 	})
@@ -234,7 +234,7 @@ func TestWatchOfADamagedNewestEntry(t *testing.T) {
 		}
 		go w.run(ctx, beginning{newest: 5})
 		shown <- revision{is: 3}
-		<-w.Updates()
+		await.Receive(t, "the entry", w.Updates())
 		shown <- nil
 		for entry := range w.Updates() {
 			t.Errorf("%v came", entry)

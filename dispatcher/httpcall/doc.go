@@ -1,8 +1,8 @@
 // Package httpcall makes one call of an api and judges its result.
 //
 // A Client makes the calls of one api over its own connections. A Response says what was sent and what was answered.
-// Judge turns a Response into a verdict: done, to be tried again, pushback, a denial, or the job's end. Judge also
-// reads from the answer's headers how long later calls must wait. An API holds the settings of a configured api. Its
+// Judge turns a Response into a verdict: done, submitted, retry, pushback, denied or dead. Judge also reads from the
+// answer's headers how long later calls must wait. An API holds the settings of a configured api. Its
 // KeyIdentity identifies how its calls carry their idempotency keys.
 //
 //	call.go, connections.go     one request; HTTP/1.1, one call per connection

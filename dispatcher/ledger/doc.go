@@ -16,7 +16,7 @@
 // promises. If a key's debt may be older than what was read, the key's pace is looked up before its first call. If a
 // call's intent is older, the call's outcome is looked up.
 //
-// The ledger itself keeps records for 62 days, up to 8 GiB and an eighth of the store. A key without a record there
+// The ledger keeps records for 62 days, in 8 GiB, or an eighth of the store if less. A key without a record there
 // counts as called just before the ledger begins, so a slow key that is new waits as well. Ids have no such fallback: a
 // partition certainly knows 2,097,152 of them (queue.SureIDs). If dedupe asks for more, or reaches back further than
 // the ledger, the configuration's check or the log says so.

@@ -7,7 +7,7 @@
 // state decides. It is a plain value: events come in with the time, plan returns the actions to take, and the caller
 // reports the end of each action. A Manager is the shell around state. The Manager follows the registry, renews this
 // replica's lease, and makes a Host open, close and lose partitions. world_test.go runs replicas, clocks and messages
-// in virtual time, with all their faults. fleet_test.go runs a hundred replicas and 10,000 partitions without faults.
+// in virtual time, with all their faults. scale_test.go runs fleets of up to 100 replicas, without faults.
 //
 // # Why no two replicas start calls of one partition at the same time
 //
@@ -21,7 +21,7 @@
 //     is still the newest write, so it can never renew again.
 //  3. A replica ends another replica's membership only after it has seen the same revision for 5 s by its own clock.
 //     The owner sent that revision before it was written. So by then the owner's 3 s are over if the clocks' speeds
-//     differ by less than a fourth. By an accurate clock, two more seconds have passed. A replica that knows that the
+//     differ by less than a fourth. With accurate clocks, they ended two seconds before. A replica that knows that the
 //     owner's process has ended (lease.Presence) need not wait: that process starts no calls, and the calls that it
 //     made have ended.
 //  4. A replica releases a partition only when all its calls have ended and their outcomes are stored.
@@ -30,8 +30,8 @@
 // answer (an election), no replica counts as dead.
 //
 // One case remains: a process that is stopped for two seconds or more between its last check and the write of the first
-// byte. In this case the fence protects the partition. A new owner publishes its epoch to the partition's weir.o.
-// subject, and the stream refuses intents that expect an earlier epoch.
+// byte. Its call is made late. The fence stops later calls: a new owner publishes its epoch to the partition's
+// weir.o. subject, and the stream refuses intents of earlier epochs.
 //
 // The simulation found a bug that no other test had found: a replica gave everything up because a new watch did not
 // show the replica itself.

@@ -34,5 +34,5 @@
 //     secrets and weir's certificate (httpcall.Operations).
 //   - An operation is polled by the terms in force. If these do not configure polls, the operation waits for terms that
 //     do.
-//   - At most mostUnderWay polls are under way. Operations under way are bounded by schedule.MaxPolled.
+//   - At most mostUnderWay polls of an api run. schedule.MaxPolled bounds its operations.
 package polling

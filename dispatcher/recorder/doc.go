@@ -1,5 +1,5 @@
-// Package recorder is a flight recorder: a file, mapped into memory, in which a process notes how far each of its calls
-// has come. Writing a note takes no system call. A later process on the same machine reads the file.
+// Package recorder is a flight recorder for Linux: a memory-mapped file in which a process notes how far each of its
+// calls has come. Writing a note takes no system call. A later process on the same machine reads the file.
 //
 // What a process has written to a mapping survives the death of the process, but not of the machine. So a file
 // counts only if its process is known to have ended and the machine has not been restarted since. Otherwise only
@@ -7,7 +7,7 @@
 //
 // # What is noted
 //
-//	Prepare  the call has an intent, and has not begun
+//	Prepare  the call has not begun; its intent follows
 //	Adopt    the same as Prepare, for a call whose intent a former process has stored
 //	Begin    the call begins now: noted before the first byte can leave
 //	Left     the first bytes have left

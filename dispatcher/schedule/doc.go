@@ -8,7 +8,7 @@
 //
 // # What it holds
 //
-// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. Of a waiting job it keeps only the
+// A KeyQueue holds one key's unfinished jobs; most keys without jobs have none. Of a waiting job it keeps only the
 // stream sequence, in its backlog, and the due time of a delayed job (package backlog). Due times and deadlines follow
 // the wall clock (queues.go). A Job is one job from staging to settlement. A Policy holds the configured rules; it is
 // replaced as a whole. A Partition holds what the schedule knows of a partition while this process owns it.
@@ -80,7 +80,7 @@
 //
 // # What is made ready
 //
-// A ready job has its message in memory and its intent stored. A crash then makes the job unknown, although the
+// A ready job has its message in memory and its intent stored. A crash may then make it unknown, although the
 // api never saw it. So a job is made ready only when its call can start soon: shortly before its key's next
 // slot, and within limits.LongWait under a shared limit.
 //
