@@ -81,7 +81,7 @@ func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memo
 	}
 	c.revision, c.own = last.Seq, last.Seq
 	if last.Seq == 0 || string(last.Data) == forgotten || json.Unmarshal(last.Data, &s) != nil {
-		if s, err = c.unknown(ctx, o, last.Seq > 0 && string(last.Data) != forgotten || slices.Contains(o.Unread, c.key())); err != nil {
+		if s, err = c.unknown(ctx, o, last.Seq > 0 && string(last.Data) != forgotten); err != nil {
 			return nil, err
 		}
 	}

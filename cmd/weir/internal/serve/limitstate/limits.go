@@ -31,7 +31,6 @@ type Options struct {
 	Recorder  *recorder.Recorder // knows the ledger's end at a kill; may be nil
 	Instance  string
 	Began     bucket.Micros // when this process began; 0: now
-	Unread    []string      // keys of Control whose values were damaged
 	Unsynced  bool          // the server acknowledges writes before they are synced: a crash of the machine loses them
 	Log       *slog.Logger
 }

@@ -45,7 +45,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		w.registry.MustRegister(&w.levels)
 		w.limits = &limitstate.Options{
 			Conn: w.nc, JetStream: w.js, Control: w.control, Letters: w.letters, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels, Pools: &limitstate.Pools{}, Began: w.clock.Now(),
-			Recorder: w.recorder, Instance: w.settings.Instance, Unread: w.unread, Unsynced: w.server != nil && w.settings.Durability != environment.DurabilityAlways, Log: w.log,
+			Recorder: w.recorder, Instance: w.settings.Instance, Unsynced: w.server != nil && w.settings.Durability != environment.DurabilityAlways, Log: w.log,
 		}
 		if w.limits.Ledger, err = limitstate.OpenLedgerWatch(ctx, w.limits); err != nil {
 			return err

@@ -75,13 +75,18 @@ const mostNamed = 20
 // bucket. If the server is external, other replicas may use the bucket, and mendControl fails instead.
 func (w *records) mendControl(ctx context.Context) (err error) {
 	const bucket = connect.ControlBucket
-	if w.server != nil {
-		w.unread, err = stream.MendBucket(ctx, w.js, bucket)
-		return err
-	}
 	keys, err := stream.Damaged(ctx, w.js, bucket, damagedAgain)
-	if err != nil || len(keys) == 0 {
+	switch {
+	case err != nil:
 		return err
+	case w.server != nil:
+		w.tellLost(keys) // before the mending: the next start finds no damage
+		if w.unread, err = stream.MendBucket(ctx, w.js, bucket, keys, stopsWhenEmpty); err == nil && len(keys) == 0 {
+			w.tellLost(w.unread) // an interrupted start found them
+		}
+		return err
+	case len(keys) == 0:
+		return nil
 	}
 	names := strings.Join(keys[:min(len(keys), mostNamed)], ", ")
 	if len(keys) > mostNamed {
@@ -93,33 +98,43 @@ func (w *records) mendControl(ctx context.Context) (err error) {
 		cli.Count(len(keys), "value"), bucket, names, bucket))
 }
 
-// tellUnread logs which values of the control bucket were damaged, and stores a replacement for some of them. A pause
-// that cannot be read stays in force. A callback whose position cannot be read posts all ends that are still stored
-// again.
-func (w *records) tellUnread(ctx context.Context) error {
-	for _, key := range w.unread {
-		what := "its value cannot be read any more, the store is damaged: look at the disk"
-		switch {
-		case strings.HasPrefix(key, "limits.") || strings.HasPrefix(key, "account."):
-			what += ". The limits count as used what may have been called, and open when that is older than their periods; `weir show` says until when"
-		case admin.IsPause(key):
-			if _, err := w.control.Put(ctx, key, nil); err != nil {
-				return fmt.Errorf("pause again what was paused: %w", err)
-			}
-			what += ". What was paused stays paused: `weir status` lists it, `weir resume` ends it"
-		case webhook.IsCallbackPosition(key):
-			if _, err := w.control.Put(ctx, key, nil); err != nil {
-				return fmt.Errorf("begin a callback again: %w", err)
-			}
-			what += ". The callback posts every end again that is kept"
-		default:
-			what += ". Repeat orders that are missing in `weir status`"
-		}
-		what = "the value of " + key + " was lost: " + what
-		w.log.Error("a value of the control bucket is damaged", "key", key, "what", what)
-		w.streams.Note(dispatcher.StreamChange{Stream: "KV_" + connect.ControlBucket, What: what, At: time.Now()})
+func (w *records) tellLost(keys []string) {
+	for _, key := range keys {
+		w.log.Error("a value of the control bucket is damaged", "key", key, "what", lostValue(key))
 	}
-	return nil
+}
+
+// stopsWhenEmpty reports whether a key of the control bucket grants less with an empty value than without one. With an
+// empty checkpoint or account what may have been called counts as used. An empty pause is in force. A callback with an
+// empty position posts all ends that are still stored.
+func stopsWhenEmpty(key string) bool {
+	return isLimit(key) || admin.IsPause(key) || webhook.IsCallbackPosition(key)
+}
+
+// isLimit reports whether a key of the control bucket holds what limits have used.
+func isLimit(key string) bool {
+	return strings.HasPrefix(key, "limits.") || strings.HasPrefix(key, "account.")
+}
+
+// lostValue says what follows from a damaged value, and what to do.
+func lostValue(key string) string {
+	what := "the value of " + key + " is lost, because the store is damaged: look at the disk. "
+	switch {
+	case isLimit(key):
+		return what + "The limits count as used what may have been called, and open when that is older than their periods; `weir show` says until when"
+	case admin.IsPause(key):
+		return what + "What was paused stays paused: `weir status` lists it, `weir resume` ends it"
+	case webhook.IsCallbackPosition(key):
+		return what + "The callback posts every end again that is kept"
+	}
+	return what + "Repeat orders that are missing in `weir status`"
+}
+
+// noteUnread has an event sent for each damaged value of the control bucket.
+func (w *records) noteUnread() {
+	for _, key := range w.unread {
+		w.streams.Note(dispatcher.StreamChange{Stream: "KV_" + connect.ControlBucket, What: lostValue(key), At: time.Now()})
+	}
 }
 
 // ledgerMade is the key in the control bucket that says that this store once had a ledger. If the key exists and the

@@ -213,9 +213,7 @@ func StartAt(ctx context.Context, s *environment.Settings, log *slog.Logger, c *
 	}
 	w.openRecorder()
 	w.watchStreams()
-	if err := w.tellUnread(ctx); err != nil {
-		return nil, err
-	}
+	w.noteUnread()
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}
