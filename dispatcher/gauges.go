@@ -42,7 +42,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 }
 
 var (
-	queuedDesc   = prometheus.NewDesc("weir_queued_jobs", "Jobs that wait for their call.", []string{"api"}, nil)
+	queuedDesc   = prometheus.NewDesc("weir_queued_jobs", "Jobs that are due, and wait for their call or their retry.", []string{"api"}, nil)
 	keysDesc     = prometheus.NewDesc("weir_keys", "Keys that have unfinished jobs.", []string{"api"}, nil)
 	inFlightDesc = prometheus.NewDesc("weir_in_flight_calls", "Calls running now.", []string{"api"}, nil)
 	heldDesc     = prometheus.NewDesc("weir_held", "Buckets that must not call now, the api itself counted as one.", []string{"api"}, nil)
