@@ -270,11 +270,12 @@ func (state *Job) inspect() JobPhase {
 
 // Counts is how much work a schedule has.
 type Counts struct {
-	Queued              int // due jobs that wait for their call, or for their retry
-	Early               int // jobs whose due times have not come
-	Keys, Calling, Held int
-	Polled              int    // operations that go on at the api
-	Arrived, Called     uint64 // jobs that came, and calls that ended, since the schedule began
+	Queued          int // due jobs that wait for their call, or for their retry
+	Early           int // jobs whose due times have not come
+	Keys, Calling   int
+	Held, Paused    int    // keys, and the api as one more
+	Polled          int    // operations that go on at the api
+	Arrived, Called uint64 // jobs that came, and calls that ended, since the schedule began
 }
 
 // Unfinished returns how many jobs have not ended.
@@ -285,7 +286,8 @@ func (v View) Count(ours func(key string) bool) Counts {
 	n, pipe := v.s.census, &v.s.Pipe
 	return Counts{
 		Queued: n.unfinished - n.early - pipe.calls - pipe.polling.jobs, Early: n.early, Polled: pipe.polling.jobs,
-		Keys: len(v.s.Queues.byKey) - n.kept, Calling: pipe.calls, Held: v.s.Holds.count(ours, v.now),
+		Keys: len(v.s.Queues.byKey) - n.kept, Calling: pipe.calls, Held: v.s.Holds.count(v.now),
+		Paused:  v.s.Holds.paused.count(ours),
 		Arrived: n.arrived, Called: pipe.ended,
 	}
 }
