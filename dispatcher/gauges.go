@@ -12,7 +12,7 @@ type gauges struct{ d *Dispatcher }
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, partsDesc, ownedDesc, missedDesc, expiryDesc, polledDesc, oldestDesc, silentDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, pausedDesc, partsDesc, ownedDesc, missedDesc, expiryDesc, polledDesc, oldestDesc, silentDesc} {
 		ch <- d
 	}
 }
@@ -34,7 +34,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, ends, w.Name)
 		for desc, v := range map[*prometheus.Desc]int{
-			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, polledDesc: n.Polled, partsDesc: len(w.Partitions), ownedDesc: n.Owned,
+			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, pausedDesc: n.Paused, polledDesc: n.Polled, partsDesc: len(w.Partitions), ownedDesc: n.Owned,
 		} {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), w.Name)
 		}
@@ -42,10 +42,11 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 }
 
 var (
-	queuedDesc   = prometheus.NewDesc("weir_queued_jobs", "Jobs that wait for their call.", []string{"api"}, nil)
+	queuedDesc   = prometheus.NewDesc("weir_queued_jobs", "Jobs that are due, and wait for their call or their retry.", []string{"api"}, nil)
 	keysDesc     = prometheus.NewDesc("weir_keys", "Keys that have unfinished jobs.", []string{"api"}, nil)
 	inFlightDesc = prometheus.NewDesc("weir_in_flight_calls", "Calls running now.", []string{"api"}, nil)
-	heldDesc     = prometheus.NewDesc("weir_held", "Buckets that must not call now, the api itself counted as one.", []string{"api"}, nil)
+	heldDesc     = prometheus.NewDesc("weir_held", "Keys that are held, and the api as one more if it is held or a budget is spent.", []string{"api"}, nil)
+	pausedDesc   = prometheus.NewDesc("weir_paused", "Keys that an operator has paused, and the api as one more if it is paused.", []string{"api"}, nil)
 	missedDesc   = prometheus.NewDesc("weir_recorder_missed_total", "Calls of which the flight recorder had no room to note something.", nil, nil)
 	partsDesc    = prometheus.NewDesc("weir_partitions", "Partitions of the api, whoever dispatches them.", []string{"api"}, nil)
 	expiryDesc   = prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds", "When the first certificate of the newest connection to an https api ends, the api's, an authority's or weir's own, in seconds since 1970; +Inf where there is none.", []string{"api"}, nil)

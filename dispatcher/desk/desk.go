@@ -163,7 +163,7 @@ func (d *Desk) State(api string) (APIState, error) {
 	n := w.Counts()
 	state := APIState{
 		API: api, Instance: d.instance, Partitions: len(w.Queue.Partitions()), Owned: n.Owned,
-		Keys: n.Keys, Jobs: n.Queued + n.Calling + n.Polled, InFlight: n.Calling,
+		Keys: n.Keys, Jobs: n.Unfinished(), InFlight: n.Calling,
 		Arrived: n.Arrived, Called: n.Called, Since: w.since,
 	}
 	pauses := d.Pauses(api)

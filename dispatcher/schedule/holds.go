@@ -199,22 +199,16 @@ func (h *Holds) closedUntil(key string, q *KeyQueue, now bucket.Micros) bucket.M
 	return until
 }
 
-// count counts the held keys, and the paused keys that are ours. It counts the api as one more if the api is held or
-// paused.
-func (h *Holds) count(ours func(key string) bool, now bucket.Micros) (n int) {
+// count counts the held keys, and the api as one more if it is held. Pauses are no holds.
+func (h *Holds) count(now bucket.Micros) (n int) {
 	for q := range h.keys {
 		if q.brake.held <= now {
 			delete(h.keys, q)
-		} else if !q.brake.paused {
+		} else {
 			n++
 		}
 	}
-	for key := range h.paused.keys {
-		if ours(key) {
-			n++
-		}
-	}
-	if h.paused.api != nil || max(h.held, h.breaker.until, h.spent) > now || h.breaker.denied {
+	if max(h.held, h.breaker.until, h.spent) > now || h.breaker.denied {
 		n++
 	}
 	return n
@@ -339,6 +333,19 @@ func (p *pauses) of(key string) *Pause {
 		return p.api
 	}
 	return &own
+}
+
+// count counts the paused keys that are ours, and the api as one more if it is paused.
+func (p *pauses) count(ours func(key string) bool) (n int) {
+	for key := range p.keys {
+		if ours(key) {
+			n++
+		}
+	}
+	if p.api != nil {
+		n++
+	}
+	return n
 }
 
 // until returns when a pause is over, Never if it has no end.

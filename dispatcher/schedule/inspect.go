@@ -270,14 +270,26 @@ func (state *Job) inspect() JobPhase {
 
 // Counts is how much work a schedule has.
 type Counts struct {
-	Queued, Keys, Calling, Held int
-	Polled                      int    // operations that go on at the api
-	Arrived, Called             uint64 // jobs that came, and calls that ended, since the schedule began
+	Queued          int // due jobs that wait for their call, or for their retry
+	Early           int // jobs whose due times have not come
+	Keys, Calling   int
+	Held, Paused    int    // keys, and the api as one more
+	Polled          int    // operations that go on at the api
+	Arrived, Called uint64 // jobs that came, and calls that ended, since the schedule began
 }
+
+// Unfinished returns how many jobs have not ended.
+func (c Counts) Unfinished() int { return c.Queued + c.Early + c.Calling + c.Polled }
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
-	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.Pipe.polling.jobs, Polled: v.s.Pipe.polling.jobs, Keys: len(v.s.Queues.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.Holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
+	n, pipe := v.s.census, &v.s.Pipe
+	return Counts{
+		Queued: n.unfinished - n.early - pipe.calls - pipe.polling.jobs, Early: n.early, Polled: pipe.polling.jobs,
+		Keys: len(v.s.Queues.byKey) - n.kept, Calling: pipe.calls, Held: v.s.Holds.count(v.now),
+		Paused:  v.s.Holds.paused.count(ours),
+		Arrived: n.arrived, Called: pipe.ended,
+	}
 }
 
 // Uses returns how much this process uses of rates and of limits of calls in flight: the shared limits come first, then

@@ -365,6 +365,36 @@ func TestHoldsAreListed(t *testing.T) {
 	}
 }
 
+// TestPausesAreNoHolds checks that what an operator pauses is counted apart from what is held.
+func TestPausesAreNoHolds(t *testing.T) {
+	s, p, now := inspected(hourly())
+	want := func(what string, held, paused int) {
+		t.Helper()
+		got := s.At(now).Count(func(key string) bool { return key != "another's" })
+		if got.Held != held || got.Paused != paused {
+			t.Errorf("%s: %d held and %d paused, want %d and %d", what, got.Held, got.Paused, held, paused)
+		}
+	}
+	want("nothing", 0, 0)
+	s.Holds.Pause("a", Pause{})
+	s.Holds.Pause("another's", Pause{})
+	want("a paused key", 0, 1)
+	s.Holds.Pause("", Pause{})
+	want("and its api", 0, 2)
+	s.Holds.Hold(s.Push("a", 1, p), now.Add(time.Second), "pushback")
+	s.Holds.Hold(s.Push("b", 2, p), now.Add(time.Second), "pushback")
+	want("and two held keys, one of them paused", 2, 2)
+	s.Holds.Hold(nil, now.Add(2*time.Second), "pushback")
+	want("and a held api", 3, 2)
+	s.Holds.Resume("", now)
+	s.Holds.Resume("a", now)
+	want("resumed", 3, 0)
+	now = now.Add(time.Second)
+	want("the keys' holds are over", 1, 0)
+	now = now.Add(time.Second)
+	want("the api's too", 0, 0)
+}
+
 // TestKeyPace checks that GoOnFrom never sets a pace back, that asks report the pace to the store until it answers with
 // a grant, and that other rules leave it no more than a full bucket.
 func TestKeyPace(t *testing.T) {

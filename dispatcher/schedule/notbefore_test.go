@@ -230,6 +230,40 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 	}
 }
 
+// TestQueuedJobsAreDue checks that a job counts as queued from its due time on, also while its api is paused and while
+// it waits for its retry, until it is called. Queued jobs make an alert page if no call is made.
+func TestQueuedJobsAreDue(t *testing.T) {
+	d := newDesk(fast(1))
+	want := func(when string, queued, early, calling, polled int) {
+		t.Helper()
+		d.turn()
+		got := d.At(d.now).Count(func(string) bool { return true })
+		if got.Queued != queued || got.Early != early || got.Calling != calling || got.Polled != polled {
+			t.Errorf("%s: %+v", when, got)
+		}
+		if sum := got.Queued + got.Early + got.Calling + got.Polled; got.Unfinished() != sum || sum != d.census.unfinished {
+			t.Errorf("%s: %d unfinished jobs of %d", when, got.Unfinished(), d.census.unfinished)
+		}
+	}
+	d.PushEarly("k", 1, d.part, bucket.Normal, d.now, d.now.Add(24*time.Hour))
+	want("a day before", 0, 1, 0, 0)
+	d.Holds.Pause("", Pause{})
+	d.now = d.now.Add(24 * time.Hour)
+	want("due in a paused api", 1, 0, 0, 0)
+	j := d.Extract(d.Queues.byKey["k"], 1)
+	d.Rest(j, d.now.Add(time.Hour))
+	want("before its retry", 1, 0, 0, 0)
+	j.Phase = calling
+	d.Pipe.calls++
+	want("called", 0, 0, 1, 0)
+	d.Ended(j, nil, d.now)
+	d.Submit(j, false)
+	want("polled", 0, 0, 0, 1)
+	d.EndPolled(j)
+	d.Finished(j)
+	want("done", 0, 0, 0, 0)
+}
+
 // TestEarlyJobIsShown checks the report on early jobs: a job's place, what its key waits for, and when each is called.
 func TestEarlyJobIsShown(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4})

@@ -28,10 +28,11 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, nil)
 	r := weirtest.RigOn(t, api, fmt.Sprintf(deadlineYAML, api.URL()))
-	r.Gauge("weir_held", 0)
+	r.Gauge("weir_paused", 0)
 	r.PutPause("")
 	r.PutPause("other")
-	r.Gauge("weir_held", 2)
+	r.Gauge("weir_paused", 2)
+	r.Gauge("weir_held", 0)
 	ends := r.Producer().SendUntil("k", "first", "1s")
 	r.Producer().Pay("k", "second")
 	later := r.Producer().SendUntil("k", "third", "1s")
@@ -54,7 +55,7 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 	if n := len(r.API.All()); n != 1 {
 		t.Errorf("%d calls, one job has no deadline", n)
 	}
-	r.Gauge("weir_held", 1)
+	r.Gauge("weir_paused", 1)
 	r.Gauge("weir_keys", 0)
 }
 

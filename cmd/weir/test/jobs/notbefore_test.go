@@ -53,6 +53,8 @@ func TestNotBefore(t *testing.T) {
 		t.Fatalf("called first: %s", all[0].Body)
 	}
 	r.Eventually("four jobs wait", func() bool { return r.Store().Waiting("pay") == 4 })
+	r.Gauge("weir_queued_jobs", 0) // none of them is due, though the key has them
+	r.Gauge("weir_keys", 1)
 	if again := r.Producer().SendNotBefore("k", "year", "8784h"); !again.Duplicate || again.Seq != year.Seq || again.Position != 4 || again.Eta() < 365*24*time.Hour {
 		t.Errorf("a copy: %+v", again)
 	}
