@@ -24,6 +24,9 @@ func TestEventsAreSentences(t *testing.T) {
 		"80 % of the budget day is used until 2026-01-02T15:04:05Z: 8.00 of 10.00": {Type: BudgetEvent, Data: map[string]any{
 			"limit": "day", "percent": 80, "counted": "8.00", "budget": "10.00", "until": until,
 		}},
+		"the budget day has no room for a usual call until 2026-01-02T15:04:05Z: 199.90 of 200.00 is used": {Type: BudgetEvent, Data: map[string]any{
+			"limit": "day", "percent": 100, "counted": "199.90", "budget": "200.00", "until": until,
+		}},
 		"ann put version 7 in force, from weir.yaml: 1 change": {Type: ConfigEvent, Data: map[string]any{
 			"who": "ann", "from": "weir.yaml", "old_version": 6, "new_version": 7, "changes": 1,
 		}},

@@ -102,6 +102,9 @@ func (e *event) sentence() string {
 	case deadletter.ResumedEvent:
 		return e.name() + " is called again" + e.because("why")
 	case deadletter.BudgetEvent:
+		if e.word("percent") == "100" { // the rest may be more than nothing, and less than a call's price
+			return fmt.Sprintf("the budget %s of %s has no room for a usual call%s: %s of %s is used", e.word("limit"), e.name(), e.until(), e.word("counted"), e.word("budget"))
+		}
 		return fmt.Sprintf("%s %% of the budget %s of %s is used: %s of %s%s", e.word("percent"), e.word("limit"), e.name(), e.word("counted"), e.word("budget"), e.until())
 	case deadletter.ConfigEvent:
 		return fmt.Sprintf("%s put version %s of the configuration in force: %s changes", who, e.word("new_version"), e.word("changes"))
