@@ -41,6 +41,9 @@ func (e *KeptEvent) Text() string {
 		}
 		return who + " looked at the job's body" + e.letter()
 	case UnhealthyEvent:
+		if e.word("stream") != "" { // the replica may be ready
+			return "replica " + e.word("instance") + " found a stream changed" + e.because()
+		}
 		return "replica " + e.word("instance") + " is not ready" + e.because()
 	case HealthyEvent:
 		return "replica " + e.word("instance") + " is ready again" + e.because()

@@ -39,7 +39,10 @@ func TestEventsAreSentences(t *testing.T) {
 		"ann looked at the job's body (letter 56)": {Type: RevealedEvent, Data: RevealData{Who: "ann", Job: "j", DeadLetterSeq: 56}},
 		"ann exported letters (api=pay)":           {Type: RevealedEvent, Data: RevealData{Who: "ann", Selection: "api=pay"}},
 		"replica a is not ready: a stream is gone": {Type: UnhealthyEvent, Data: map[string]any{"instance": "a", "why": "a stream is gone"}},
-		"replica a is ready again":                 {Type: HealthyEvent, Data: map[string]any{"instance": "a", "why": ""}},
+		"replica a found a stream changed: WEIR_CALLS: it was purged": {Type: UnhealthyEvent, Data: map[string]any{
+			"instance": "a", "why": "WEIR_CALLS: it was purged", "stream": "WEIR_CALLS",
+		}},
+		"replica a is ready again": {Type: HealthyEvent, Data: map[string]any{"instance": "a", "why": ""}},
 		"records of calls are missing: 3 at the end": {Type: LedgerEvent, Data: map[string]any{
 			"kind": "end", "records": 3, "why": "3 at the end",
 		}},

@@ -121,6 +121,9 @@ func (e *event) sentence() string {
 		}
 		return who + " exported dead letters: " + e.selection()
 	case deadletter.UnhealthyEvent:
+		if e.word("stream") != "" { // the replica may be ready
+			return e.word("instance") + " found a stream changed" + e.because("why")
+		}
 		return e.word("instance") + " is not ready" + e.because("why")
 	case deadletter.HealthyEvent:
 		return e.word("instance") + " is ready again"
