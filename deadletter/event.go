@@ -25,7 +25,7 @@ const (
 	ConfigEvent    EventType = "config"
 	RedrivenEvent  EventType = "redriven"  // an operator redrove letters
 	PurgedEvent    EventType = "purged"    // an operator deleted letters
-	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, and a person must act
+	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, or found a stream changed: a person must act
 	HealthyEvent   EventType = "healthy"   // the replica is ready again
 	RevealedEvent  EventType = "revealed"  // a user has read bodies of letters over HTTP
 	LedgerEvent    EventType = "ledger"    // records of calls are missing

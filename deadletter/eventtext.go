@@ -22,6 +22,10 @@ func (e *KeptEvent) Text() string {
 	case ResumedEvent:
 		return "called again" + e.because()
 	case BudgetEvent:
+		if e.number("percent") == 100 { // the rest may be more than nothing, and less than a call's price
+			return fmt.Sprintf("the budget %s has no room for a usual call%s: %s of %s is used",
+				e.word("limit"), e.until(), e.word("counted"), e.word("budget"))
+		}
 		return fmt.Sprintf("%d %% of the budget %s is used%s: %s of %s",
 			e.number("percent"), e.word("limit"), e.until(), e.word("counted"), e.word("budget"))
 	case ConfigEvent:
@@ -37,6 +41,9 @@ func (e *KeptEvent) Text() string {
 		}
 		return who + " looked at the job's body" + e.letter()
 	case UnhealthyEvent:
+		if e.word("stream") != "" { // the replica may be ready
+			return "replica " + e.word("instance") + " found a stream changed" + e.because()
+		}
 		return "replica " + e.word("instance") + " is not ready" + e.because()
 	case HealthyEvent:
 		return "replica " + e.word("instance") + " is ready again" + e.because()

@@ -24,6 +24,9 @@ func TestEventsAreSentences(t *testing.T) {
 		"80 % of the budget day is used until 2026-01-02T15:04:05Z: 8.00 of 10.00": {Type: BudgetEvent, Data: map[string]any{
 			"limit": "day", "percent": 80, "counted": "8.00", "budget": "10.00", "until": until,
 		}},
+		"the budget day has no room for a usual call until 2026-01-02T15:04:05Z: 199.90 of 200.00 is used": {Type: BudgetEvent, Data: map[string]any{
+			"limit": "day", "percent": 100, "counted": "199.90", "budget": "200.00", "until": until,
+		}},
 		"ann put version 7 in force, from weir.yaml: 1 change": {Type: ConfigEvent, Data: map[string]any{
 			"who": "ann", "from": "weir.yaml", "old_version": 6, "new_version": 7, "changes": 1,
 		}},
@@ -36,7 +39,10 @@ func TestEventsAreSentences(t *testing.T) {
 		"ann looked at the job's body (letter 56)": {Type: RevealedEvent, Data: RevealData{Who: "ann", Job: "j", DeadLetterSeq: 56}},
 		"ann exported letters (api=pay)":           {Type: RevealedEvent, Data: RevealData{Who: "ann", Selection: "api=pay"}},
 		"replica a is not ready: a stream is gone": {Type: UnhealthyEvent, Data: map[string]any{"instance": "a", "why": "a stream is gone"}},
-		"replica a is ready again":                 {Type: HealthyEvent, Data: map[string]any{"instance": "a", "why": ""}},
+		"replica a found a stream changed: WEIR_CALLS: it was purged": {Type: UnhealthyEvent, Data: map[string]any{
+			"instance": "a", "why": "WEIR_CALLS: it was purged", "stream": "WEIR_CALLS",
+		}},
+		"replica a is ready again": {Type: HealthyEvent, Data: map[string]any{"instance": "a", "why": ""}},
 		"records of calls are missing: 3 at the end": {Type: LedgerEvent, Data: map[string]any{
 			"kind": "end", "records": 3, "why": "3 at the end",
 		}},

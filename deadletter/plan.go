@@ -25,7 +25,7 @@ const (
 	SkipDeadline    Skip = "deadline"     // its deadline has passed
 	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job more than once, and a queue took it
 	SkipSameID      Skip = "same_id"      // another job with the same id came later, and has a letter too
-	SkipNoBody      Skip = "no_body"      // the body was too large to store
+	SkipNoBody      Skip = "no_body"      // the body was too large to store, or was lost with the store of its queue
 	SkipNoAPI       Skip = "no_api"       // its api is not configured
 	SkipNoKey       Skip = "no_key"       // the letter names no key
 	SkipForeign     Skip = "not_a_letter" // weir did not write it

@@ -299,8 +299,9 @@ const (
 
 // How far ahead of its slot a job is made ready, and how far ahead the slot is asked for. To make a job ready, the
 // dispatcher loads its message, connects, and stores its intent. It begins ahead of the slot by the lead: one and a
-// half times as long as this took lately. The lead is not longer, because after a crash the outcome of every job with
-// an intent is unknown, even if the job was not called. The slot itself is asked for only shortly before it, because a
+// half times as long as this took lately. The lead is not longer, because after a crash that the flight recorder
+// does not outlive, the outcome of every job with an intent is unknown, even if the job was not called. Without an
+// idempotency key such a job becomes a letter. The slot itself is asked for only shortly before it, because a
 // missed slot is lost for every key.
 const (
 	LeastLead  = 6 * time.Millisecond

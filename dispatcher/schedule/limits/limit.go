@@ -42,9 +42,10 @@ const Plenty = 256
 
 // LongWait is the longest wait for which a job is kept ready, and for which the limits tell how many calls they let
 // start. Before a longer wait the schedule withdraws the job: its message and intent are dropped, and loaded and stored
-// again later. A crash makes every ready job unknown, although it was not called. With a LongWait of 2 s, a crash under
-// a shared limit parked 5.6 jobs on average, because a limit's checkpoint makes calls wait for up to 2 s after a start.
-// With 250 ms a crash parks 2.7, of which one had been called.
+// again later. If the flight recorder does not outlive a crash, every ready job counts as called, although it was not.
+// Without an idempotency key it then becomes a letter unknown. With a LongWait of 2 s, such a crash under a shared limit
+// parked 5.6 jobs on average, because a limit's checkpoint makes calls wait for up to 2 s after a start. With 250 ms it
+// parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
 // LongestInterval keeps shares of an interval within 64 bits.

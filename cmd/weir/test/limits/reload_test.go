@@ -14,6 +14,9 @@ import (
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestReloadIsForAllReplicas: one of them reads its file anew, and the other follows. What was applied since stays where the file
@@ -171,5 +174,56 @@ func TestLostSecretHoldsTheAPI(t *testing.T) {
 	}
 	if n := len(r.Store().Letters("pay", "k")); n != 0 {
 		t.Errorf("%d jobs became letters", n)
+	}
+}
+
+// TestReloadWithoutItsFileTriesWhoDeniedWeir: an api that denied weir is tried, once for each reload, also when the file is wrong,
+// when it is not there, and when weir has none. The answer to the last try ends the hold.
+func TestReloadWithoutItsFileTriesWhoDeniedWeir(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	weirtest.WriteFile(t, secret, "first")
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+		if q.Header.Get("X-Secret") == "first" {
+			return fakeapi.Behaviour{Status: 401}
+		}
+		return fakeapi.Behaviour{}
+	}}, fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {min: 1h, max: 1h}\n")
+	r.Stop()
+	settings := r.Settings()
+	w, err := worker.Start(t.Context(), settings, weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { w.Stop(); _ = await.Result(t, "the worker to stop", w.Wait) }()
+	if r.NC, err = nats.Connect(w.NATSURL(), nats.Timeout(await.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	defer r.NC.Close()
+	if r.JS, err = jetstream.New(r.NC); err != nil {
+		t.Fatal(err)
+	}
+	r.Producer().SubmitMany("pay", "k", 1)
+	calls := func(n int) func() bool { return func() bool { return len(r.Store().Ledger("pay", "k")) == n } }
+	r.Eventually("a call to be denied", calls(1))
+
+	weirtest.WriteFile(t, settings.Config, "apis: nothing")
+	if err := w.ReloadNow(t.Context()); err == nil {
+		t.Fatal("a file that is wrong was put in force")
+	}
+	r.Eventually("a try by a file that is wrong", calls(2))
+	settings.Config = filepath.Join(r.Dir, "none.yaml")
+	if err := w.ReloadNow(t.Context()); err == nil {
+		t.Fatal("a file that is not there was put in force")
+	}
+	r.Eventually("a try by a file that is not there", calls(3))
+	settings.Config = ""
+	weirtest.WriteFile(t, secret, "second")
+	if err := w.ReloadNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Eventually("a call that is accepted", func() bool { return len(r.Store().Results("pay", "k")) == 1 })
+	if n := len(r.API.All()); n != 4 {
+		t.Errorf("%d calls were made, want three that were denied and one", n)
 	}
 }

@@ -23,8 +23,8 @@ func eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Follow events: overflow, letters, holds, budgets, operators' commands",
-		Long: `Reads weir's events. They are CloudEvents, and the stream WEIR_EVENTS keeps them for 24 hours.
-` + "`weir help events`" + ` describes them.`,
+		Long: `Reads weir's events. They are CloudEvents, and the stream WEIR_EVENTS keeps them for 24 hours, at most
+1 GiB. ` + "`weir help events`" + ` describes them.`,
 		Example: "  weir events tail\n  weir events tail --type held --since 1h",
 		RunE:    group,
 	}

@@ -2,14 +2,18 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket/natstest"
+	"weir/cmd/weir/internal/cli/help"
+	"weir/cmd/weir/internal/serve/admin"
 
 	"github.com/nats-io/nats.go"
 )
@@ -34,5 +38,18 @@ func TestOutlookThatTakesTooLong(t *testing.T) {
 	_, err := a.whatIf.outlook(ctx, &request{asked: time.Now(), given: url.Values{"since": {"1h"}}})
 	if p := problemOf(err); p.Status != http.StatusConflict || !strings.Contains(p.Detail, "weir plan --since") {
 		t.Errorf("an outlook that takes too long is answered %+v", p)
+	}
+}
+
+// TestTopicNamesTheStatus checks that the table of the topic http has the status of an error that belongs to no class.
+func TestTopicNamesTheStatus(t *testing.T) {
+	topic, ok := help.Lookup("http")
+	if !ok {
+		t.Fatal("there is no topic http")
+	}
+	for _, err := range []error{errors.New("unknown"), context.DeadlineExceeded, badRequest("no"), admin.ErrLostRace} {
+		if status := problemOf(err).Status; !regexp.MustCompile(fmt.Sprintf(`(?m)^\| [^|]*\b%d\b[^|]* \|`, status)).MatchString(topic.Text()) {
+			t.Errorf("the topic http does not name the status %d of %v", status, err)
+		}
 	}
 }

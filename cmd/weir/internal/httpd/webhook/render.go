@@ -102,6 +102,9 @@ func (e *event) sentence() string {
 	case deadletter.ResumedEvent:
 		return e.name() + " is called again" + e.because("why")
 	case deadletter.BudgetEvent:
+		if e.word("percent") == "100" { // the rest may be more than nothing, and less than a call's price
+			return fmt.Sprintf("the budget %s of %s has no room for a usual call%s: %s of %s is used", e.word("limit"), e.name(), e.until(), e.word("counted"), e.word("budget"))
+		}
 		return fmt.Sprintf("%s %% of the budget %s of %s is used: %s of %s%s", e.word("percent"), e.word("limit"), e.name(), e.word("counted"), e.word("budget"), e.until())
 	case deadletter.ConfigEvent:
 		return fmt.Sprintf("%s put version %s of the configuration in force: %s changes", who, e.word("new_version"), e.word("changes"))
@@ -118,6 +121,9 @@ func (e *event) sentence() string {
 		}
 		return who + " exported dead letters: " + e.selection()
 	case deadletter.UnhealthyEvent:
+		if e.word("stream") != "" { // the replica may be ready
+			return e.word("instance") + " found a stream changed" + e.because("why")
+		}
 		return e.word("instance") + " is not ready" + e.because("why")
 	case deadletter.HealthyEvent:
 		return e.word("instance") + " is ready again"

@@ -61,20 +61,23 @@ func TestTexts(t *testing.T) {
 		collected time.Duration
 		late      time.Duration // of the post
 	}{
-		"1 overflow of `sms/+43999`: `bucket full: 5 of 5` (letter 101)":                                                               {events: []event{overflow(t, 1)}},
-		"3 overflows of `sms/+43999` in the last minute: `bucket full: 5 of 5` (newest letter 103)":                                    {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute, 0},
-		"2 overflows of `sms/+43999` between 2026-01-02T12:00:01Z and 2026-01-02T12:08:20Z: `bucket full: 5 of 5` (newest letter 600)": {[]event{overflow(t, 1), overflow(t, 500)}, time.Minute, 0},
-		"2 dead letters of `pay/c` in the last 30s, rejected: `the api answered 400` (newest letter 7)":                                {[]event{cloudEvent(t, 1, "dead", "pay", "c", `{"reason":"rejected"}`), cloudEvent(t, 2, "dead", "pay", "c", `{"reason":"rejected","detail":"the api answered 400","dead_letter_seq":7}`)}, 30 * time.Second, 0},
-		"pay is held until 2026-01-03T00:00:00Z: `the budget spend is spent`":                                                          {events: []event{cloudEvent(t, 1, "held", "pay", "", `{"until":"2026-01-03T00:00:00Z","why":"the budget spend is spent"}`)}},
-		"100 % of the budget spend of pay is used: 0.30 of 0.30 until 2026-01-03T00:00:00Z (the newest of 2 in the last minute)":       {[]event{cloudEvent(t, 1, "budget", "pay", "", `{"limit":"spend"}`), cloudEvent(t, 2, "budget", "pay", "", `{"limit":"spend","percent":100,"counted":"0.30","budget":"0.30","until":"2026-01-03T00:00:00Z"}`)}, time.Minute, 0},
-		"`ann` put version 7 of the configuration in force: 3 changes":                                                                 {events: []event{cloudEvent(t, 1, "config", "", "", `{"who":"ann","new_version":7,"changes":3}`)}},
-		"`ann` redrove 12 dead letters: `api=pay`":                                                                                     {events: []event{cloudEvent(t, 1, "redriven", "pay", "", `{"who":"ann","letters":12,"selection":"api=pay"}`)}},
-		"`ann` redrove 0 dead letters, and deleted 3 whose jobs had gone on: `api=pay`":                                                {events: []event{cloudEvent(t, 1, "redriven", "pay", "", `{"who":"ann","letters":0,"settled":3,"selection":"api=pay"}`)}},
-		"`ann` read the body of letter 56":                                                                                             {events: []event{cloudEvent(t, 1, "revealed", "pay", "c", `{"who":"ann","dead_letter_seq":56}`)}},
-		"weir-1 is not ready: `the disk is full`":                                                                                      {events: []event{cloudEvent(t, 1, "unhealthy", "", "", `{"instance":"weir-1","why":"the disk is full"}`)}},
-		"3 overflows of `sms/+43999` between 2026-01-02T12:00:01Z and 2026-01-02T12:00:03Z: `bucket full: 5 of 5` (newest letter 103)": {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute, time.Hour},
-		"1 overflow of `sms/+43999` at 2026-01-02T12:00:01Z: `bucket full: 5 of 5` (letter 101)":                                       {[]event{overflow(t, 1)}, 0, time.Hour},
-		"pay is called again: `the budget spend is new` (at 2026-01-02T12:00:01Z)":                                                     {[]event{cloudEvent(t, 1, "resumed", "pay", "", `{"why":"the budget spend is new"}`)}, 0, time.Hour},
+		"1 overflow of `sms/+43999`: `bucket full: 5 of 5` (letter 101)":                                                                             {events: []event{overflow(t, 1)}},
+		"3 overflows of `sms/+43999` in the last minute: `bucket full: 5 of 5` (newest letter 103)":                                                  {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute, 0},
+		"2 overflows of `sms/+43999` between 2026-01-02T12:00:01Z and 2026-01-02T12:08:20Z: `bucket full: 5 of 5` (newest letter 600)":               {[]event{overflow(t, 1), overflow(t, 500)}, time.Minute, 0},
+		"2 dead letters of `pay/c` in the last 30s, rejected: `the api answered 400` (newest letter 7)":                                              {[]event{cloudEvent(t, 1, "dead", "pay", "c", `{"reason":"rejected"}`), cloudEvent(t, 2, "dead", "pay", "c", `{"reason":"rejected","detail":"the api answered 400","dead_letter_seq":7}`)}, 30 * time.Second, 0},
+		"pay is held until 2026-01-03T00:00:00Z: `the budget spend is spent`":                                                                        {events: []event{cloudEvent(t, 1, "held", "pay", "", `{"until":"2026-01-03T00:00:00Z","why":"the budget spend is spent"}`)}},
+		"the budget spend of pay has no room for a usual call until 2026-01-03T00:00:00Z: 0.30 of 0.30 is used (the newest of 2 in the last minute)": {[]event{cloudEvent(t, 1, "budget", "pay", "", `{"limit":"spend"}`), cloudEvent(t, 2, "budget", "pay", "", `{"limit":"spend","percent":100,"counted":"0.30","budget":"0.30","until":"2026-01-03T00:00:00Z"}`)}, time.Minute, 0},
+		"`ann` put version 7 of the configuration in force: 3 changes":                                                                               {events: []event{cloudEvent(t, 1, "config", "", "", `{"who":"ann","new_version":7,"changes":3}`)}},
+		"`ann` redrove 12 dead letters: `api=pay`":                                                                                                   {events: []event{cloudEvent(t, 1, "redriven", "pay", "", `{"who":"ann","letters":12,"selection":"api=pay"}`)}},
+		"`ann` redrove 0 dead letters, and deleted 3 whose jobs had gone on: `api=pay`":                                                              {events: []event{cloudEvent(t, 1, "redriven", "pay", "", `{"who":"ann","letters":0,"settled":3,"selection":"api=pay"}`)}},
+		"`ann` read the body of letter 56":                                                                                                           {events: []event{cloudEvent(t, 1, "revealed", "pay", "c", `{"who":"ann","dead_letter_seq":56}`)}},
+		"the budget spend of pay has no room for a usual call until 2026-01-03T00:00:00Z: 199.90 of 200.00 is used":                                  {events: []event{cloudEvent(t, 1, "budget", "pay", "", `{"limit":"spend","percent":100,"counted":"199.90","budget":"200.00","until":"2026-01-03T00:00:00Z"}`)}},
+		"80 % of the budget spend of pay is used: 8.00 of 10.00 until 2026-01-03T00:00:00Z":                                                          {events: []event{cloudEvent(t, 1, "budget", "pay", "", `{"limit":"spend","percent":80,"counted":"8.00","budget":"10.00","until":"2026-01-03T00:00:00Z"}`)}},
+		"weir-1 found a stream changed: `WEIR_CALLS: it was purged`":                                                                                 {events: []event{cloudEvent(t, 1, "unhealthy", "", "", `{"instance":"weir-1","why":"WEIR_CALLS: it was purged","stream":"WEIR_CALLS"}`)}},
+		"weir-1 is not ready: `the disk is full`":                                                                                                    {events: []event{cloudEvent(t, 1, "unhealthy", "", "", `{"instance":"weir-1","why":"the disk is full"}`)}},
+		"3 overflows of `sms/+43999` between 2026-01-02T12:00:01Z and 2026-01-02T12:00:03Z: `bucket full: 5 of 5` (newest letter 103)":               {[]event{overflow(t, 1), overflow(t, 2), overflow(t, 3)}, time.Minute, time.Hour},
+		"1 overflow of `sms/+43999` at 2026-01-02T12:00:01Z: `bucket full: 5 of 5` (letter 101)":                                                     {[]event{overflow(t, 1)}, 0, time.Hour},
+		"pay is called again: `the budget spend is new` (at 2026-01-02T12:00:01Z)":                                                                   {[]event{cloudEvent(t, 1, "resumed", "pay", "", `{"why":"the budget spend is new"}`)}, 0, time.Hour},
 	} {
 		var w window
 		for _, e := range c.events {
@@ -98,6 +101,7 @@ func TestStateIsToldInOrder(t *testing.T) {
 		{"resumed", "sms", `{}`},
 		{"unhealthy", "", `{"instance":"i1"}`},
 		{"unhealthy", "", `{"instance":"i2"}`},
+		{"unhealthy", "", `{"instance":"i2","stream":"WEIR_CALLS"}`},
 		{"healthy", "", `{"instance":"i1"}`},
 		{"unhealthy", "", `{"instance":"i1"}`},
 		{"budget", "pay", `{"limit":"day"}`},
@@ -112,7 +116,7 @@ func TestStateIsToldInOrder(t *testing.T) {
 	for _, g := range w.groups {
 		got = append(got, fmt.Sprintf("%d %s %s", g.events, g.kind, g.api+g.about.instance+g.about.limit+g.about.who))
 	}
-	want := "2 held pay; 1 resumed pay; 1 held pay; 1 resumed sms; 1 unhealthy i1; 1 unhealthy i2; 1 healthy i1; 1 unhealthy i1; " +
+	want := "2 held pay; 1 resumed pay; 1 held pay; 1 resumed sms; 1 unhealthy i1; 1 unhealthy i2; 1 unhealthy i2; 1 healthy i1; 1 unhealthy i1; " +
 		"2 budget payday; 1 budget paymonth; 1 config ann; 1 config bob"
 	if told := strings.Join(got, "; "); told != want {
 		t.Errorf("it tells\n%s, want\n%s", told, want)

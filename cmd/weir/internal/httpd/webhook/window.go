@@ -49,10 +49,10 @@ func (e *event) reason() string {
 }
 
 // subject is what an event is about, besides its type. Events with different subjects are different groups.
-type subject struct{ api, key, reason, instance, limit, who string }
+type subject struct{ api, key, reason, instance, stream, limit, who string }
 
 func (e *event) subject() subject {
-	return subject{e.api, e.key, e.reason(), e.word("instance"), e.word("limit"), e.word("who")}
+	return subject{e.api, e.key, e.reason(), e.word("instance"), e.word("stream"), e.word("limit"), e.word("who")}
 }
 
 // opposite returns the type of event that revokes an event of this type, "" if there is none.

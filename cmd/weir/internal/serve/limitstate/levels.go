@@ -59,7 +59,7 @@ type budgetTold struct {
 // BudgetData is the data of a budget event.
 type BudgetData struct {
 	Limit   string `json:"limit"`
-	Percent int    `json:"percent"` // the threshold reached: 50, 80 or 100; 100: the rest is less than the price of a call
+	Percent int    `json:"percent"` // the threshold reached: 50, 80, or 100 if less is left than a usual call costs
 	// Counted is how much of the budget is used. It includes calls in flight, and after a crash the calls that may have
 	// been in flight.
 	Counted     string           `json:"counted"`

@@ -272,7 +272,8 @@ func (w *Watch) Err() error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// ChangeData is the data of an event about a changed stream.
+// ChangeData is the data of unhealthy events about a stream that was changed. The replica may be ready: only a stream
+// that is gone makes it not ready.
 type ChangeData struct {
 	Instance string `json:"instance"`
 	Why      string `json:"why"`

@@ -26,7 +26,8 @@ func (w *Worker) reloading(ctx context.Context) error {
 		select {
 		case done := <-w.reloads:
 			if err := w.ReloadNow(ctx); err != nil && ctx.Err() == nil {
-				w.log.Error("the configuration file was not applied; the present configuration stays", "file", w.settings.Config, "err", err)
+				w.log.Error("the configuration file was not applied; the present configuration stays, and apis that denied weir are tried by it",
+					"file", w.settings.Config, "err", err)
 			}
 			done()
 		case <-ctx.Done():
@@ -37,12 +38,17 @@ func (w *Worker) reloading(ctx context.Context) error {
 
 // ReloadNow reads the configuration file and, if it has changed, stores it as a new version. Every weir follows the new
 // version, including this one. Before it stores anything, ReloadNow checks the file, its secrets, and whether this
-// worker can run by it. ReloadNow blocks until the version is stored.
+// worker can run by it. ReloadNow blocks until the version is stored. In any case it then tries every api that denies
+// weir, also if there is no file or the file cannot be put in force.
 func (w *Worker) ReloadNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
+	if w.dispatch != nil {
+		defer w.dispatch.Desk.TryDenied() // a secret may have been rotated, whatever becomes of the file
+	}
 	if w.settings.Config == "" {
-		w.log.Warn("SIGHUP: there is no configuration file to read: weir started without one (WEIR_CONFIG) and follows what `weir config apply` stores")
+		w.log.Warn("SIGHUP: there is no configuration file to read: weir started without one (WEIR_CONFIG) and follows " +
+			"what `weir config apply` stores; apis that denied weir are tried again")
 		return nil
 	}
 	file, err := readConfigFile(w.settings.Config)
@@ -61,9 +67,6 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 		return err
 	}
 	w.follower.scope.Store(scope)
-	if w.dispatch != nil {
-		defer w.dispatch.Desk.TryDenied() // a secret may have been rotated, which no file shows
-	}
 	if a.file == nil {
 		if _, err := a.store(ctx); err != nil {
 			return err

@@ -28,7 +28,7 @@ func deadEditCommand() *cobra.Command {
 		Short: "Submit one dead letter again, with changes",
 		Long: `Submits the job of one dead letter again, with another body or other headers. As with dead redrive, the letter
 stays until its job is accepted or overflows again. If the edited job is refused for another reason, the letter stays
-for good. The job keeps its id, and so its idempotency key. Weir-Dead-Edited stays with the job: the number of the
+as it is, and you can edit it again. The job keeps its id, and so its idempotency key. Weir-Dead-Edited stays with the job: the number of the
 letter, and what was changed (the body, and which headers).
 
 You cannot edit the headers that weir writes, nor the job's id, key and api. An api that has seen the idempotency key

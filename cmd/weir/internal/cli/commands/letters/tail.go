@@ -44,6 +44,7 @@ to the server comes back.`,
 		},
 	}
 	flags.add(cmd.Flags())
+	cmd.Flags().Lookup("until").Hidden = true // it is there only for a refusal that names `weir dead ls`
 	as.Add(cmd.Flags(), "one JSON object per line")
 	return cmd
 }
