@@ -17,7 +17,7 @@ import (
 // handled, and not with the one behind it.
 func TestFollowKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	ctx := await.Context(t, "all results")
+	ctx := t.Context()
 	s := newFakeIntake(t)
 	js, err := jetstream.New(s.nc)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestFollowKeepsTheOrder(t *testing.T) {
 	reader, failed := client.New(s.nc, client.Options{}), errors.New("for the test")
 	for n := range results { // each reader handles the result that failed before, and fails at the next
 		var got []string
-		err := reader.Follow(ctx, client.Results{Name: "billing"}, func(_ context.Context, end client.End) error {
+		err := reader.Follow(await.Context(t, "the result that failed, and the next one"), client.Results{Name: "billing"}, func(_ context.Context, end client.End) error {
 			if got = append(got, end.Job); len(got) == 1 && n > 0 {
 				return nil
 			}
