@@ -14,7 +14,7 @@ AXE_SHA256    := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba56413974
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test test-all race cross vet notice manual prose tidy unit unit-whole unit-raced simulation fuzz simulate slowdisk midnight lint chart vuln redis promtool chromium axe natscli helm openapi build image fields rights manifests torture bench bench-peers clean cc
+.PHONY: help run test test-all race cross vet notice manual prose tidy unit simulation fuzz simulate slowdisk midnight lint chart vuln redis promtool chromium axe natscli helm openapi build image fields rights manifests torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -109,20 +109,14 @@ MEMORY = $(shell [ -w /dev/shm ] && [ "$$(df --output=avail -m /dev/shm | tail -
 
 TESTED = redis promtool chromium axe cc natscli helm $(SUMS)
 
-# Most tests wait for events, so four packages run at a time: three of the first part, and one of the second.
 unit: $(TESTED) ## run the tests for every change, some of them with the race detector
 	@mkdir -p bin && rm -f bin/$@*.json
-	@$(MAKE) --no-print-directory -j2 unit-whole unit-raced
+	$(MEMORY) $(call GOTEST,-raced) -race -timeout 10m $(RACED)
+	$(MEMORY) $(GOTEST) -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$(printf '%s\n' $(RACED) $(SOAK))")
+	cd $(BROWSER) && $(MEMORY) $(call GOTEST,-browser) -parallel 8 -timeout 10m ./...
+	cd cmd/weir-torture && $(MEMORY) $(call GOTEST,-torture) -timeout 10m ./internal/...
+	cd cmd/weir-peers && $(MEMORY) $(call GOTEST,-peers) -timeout 10m ./...
 	$(SLOWEST)
-
-unit-whole: # tests without the race detector
-	$(MEMORY) $(GOTEST) -p 3 -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$(printf '%s\n' $(RACED) $(SOAK))")
-
-unit-raced: # tests with the race detector, and those of the other modules
-	$(MEMORY) $(GOTEST) -p 1 -race -timeout 10m $(RACED)
-	cd $(BROWSER) && $(MEMORY) $(call GOTEST,-browser) -p 1 -parallel 8 -timeout 10m ./...
-	cd cmd/weir-torture && $(MEMORY) $(call GOTEST,-torture) -p 1 -timeout 10m ./internal/...
-	cd cmd/weir-peers && $(MEMORY) $(call GOTEST,-peers) -p 1 -timeout 10m ./...
 
 # Most tests wait for events, so two packages run at a time. The soak takes both processors, and runs alone.
 race: $(TESTED) ## run every test with the race detector, on the disk
