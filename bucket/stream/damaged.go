@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +18,7 @@ const mostAsked = 32
 
 // Damaged returns the sorted keys of a key-value bucket whose newest values the bucket's leader counts and cannot read.
 // If the bucket has one value for each key, such a key must not be written: nats-server would try to delete the former
-// value without end, and the stream answers nothing more. Other processes may use the bucket meanwhile.
+// value without end, and answer no more requests for the stream. Other processes may use the bucket meanwhile.
 //
 // A value that cannot be read is read again after the given time, because a server that had no file descriptor left may
 // have one then. js is a JetStream of FromLeader. Damaged asks for each value. It blocks until the leader has answered
@@ -51,7 +50,7 @@ func damagedKeys(ctx context.Context, js jetstream.JetStream, name, prefix strin
 	if !Sleep(ctx, again) {
 		return nil, context.Cause(ctx)
 	}
-	// Of a key that was deleted and has come back in between, the first reading may have said the same.
+	// A key that was deleted, and came back between two questions of the first reading, looks damaged there, too.
 	damaged, err := unreadable(ctx, js, name, suspects)
 	for _, subject := range damaged {
 		keys = append(keys, subject[len(prefix):])
@@ -67,7 +66,10 @@ func unreadable(ctx context.Context, js jetstream.JetStream, name string, subjec
 	asked.SetLimit(mostAsked)
 	for _, subject := range subjects {
 		asked.Go(func() error {
-			readable, err := establish(asking, func(ctx context.Context) (bool, error) { return isReadable(ctx, js, name, subject) })
+			readable, err := establish(asking, func(ctx context.Context) (bool, error) {
+				_, readable, err := End(ctx, js.Conn(), name, subject)
+				return readable, err
+			})
 			if err == nil && !readable {
 				mu.Lock()
 				defer mu.Unlock()
@@ -78,17 +80,4 @@ func unreadable(ctx context.Context, js jetstream.JetStream, name string, subjec
 	}
 	err = asked.Wait()
 	return found, err
-}
-
-// isReadable reports whether the leader can read the newest message of a subject, or has none.
-func isReadable(ctx context.Context, js jetstream.JetStream, stream, subject string) (readable bool, err error) {
-	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
-	if err != nil {
-		panic("stream: a subject that JSON cannot carry: " + err.Error())
-	}
-	if value, err := AskLeader(ctx, js.Conn(), stream, string(request)); err != nil || value != nil {
-		return true, err
-	}
-	_, readable, err = End(ctx, js.Conn(), stream, subject)
-	return readable, err
 }

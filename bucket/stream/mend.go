@@ -16,7 +16,8 @@ import (
 // and then accepts no more writes to the stream. So MendBucket creates a key-value bucket with such a message again,
 // without the message. It first copies all other messages to another stream, so that a crash in between loses nothing.
 
-// mendingStream is the stream with the copies. Its last message says that the copies are complete.
+// mendingStream is the stream with the copies. Its last message, of the subject mendingWhole, says that the copies are
+// complete.
 const (
 	mendingStream = "WEIR_MENDING"
 	mendingWhole  = "weir.mending.whole"
@@ -117,8 +118,11 @@ func publishJSON(ctx context.Context, js jetstream.JetStream, subject string, va
 // remakeBucket creates a bucket from its copies. It may be called again after a failure.
 func remakeBucket(ctx context.Context, js jetstream.JetStream, name, prefix string) ([]string, error) {
 	whole, err := AskLeader(ctx, js.Conn(), mendingStream, `{"last_by_subj":"`+mendingWhole+`"}`)
-	if err != nil || whole == nil {
-		return nil, errors.Join(err, fmt.Errorf("the copies in %s are gone", mendingStream))
+	if err != nil {
+		return nil, err
+	}
+	if whole == nil {
+		return nil, fmt.Errorf("the copies in the stream %s are gone", mendingStream)
 	}
 	var m mended
 	if err := json.Unmarshal(whole.Data, &m); err != nil {

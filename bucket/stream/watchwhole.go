@@ -18,10 +18,10 @@ const wholeAgain = time.Second
 
 // WatchWhole is kv.Watch, except that its nil, which ends the present entries, comes when the watch has shown all that
 // the bucket's leader has. A replica that lags shows older entries, or none, and ends them too early. So WatchWhole
-// first asks the leader for the newest entry, and holds nil back until that entry or a later one was shown. If nothing
-// is shown for 30 seconds before that, the watch ends. If the leader cannot read the newest entry, WatchWhole fails with
-// ErrUnreadable. opts must not ignore deletions, because the newest entry
-// may be one. WatchWhole blocks until the leader answers, for about a minute at most, or until ctx ends.
+// first asks the leader for the newest entry, and holds nil back until that entry or a later one was shown. The watch
+// ends without nil if it shows no entry for 30 seconds. opts must not ignore deletions, because the newest entry may be
+// one. WatchWhole fails with ErrUnreadable if the leader cannot read the newest entry. It blocks until the leader
+// answers, for about a minute at most, or until ctx ends.
 func WatchWhole(
 	ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, keys string, opts ...jetstream.WatchOpt,
 ) (jetstream.KeyWatcher, error) {

@@ -125,17 +125,24 @@ func TestReloadFindsSecrets(t *testing.T) {
 	}
 }
 
-// TestReloadTriesWhoDeniedWeir: an api that denied weir is tried at once when its secret was rotated, though the file is the same.
-func TestReloadTriesWhoDeniedWeir(t *testing.T) {
-	t.Parallel()
-	secret := filepath.Join(t.TempDir(), "secret")
+// deniedRig starts a weir whose api denies it as long as the file of its secret says "first".
+func deniedRig(t *testing.T) (r *weirtest.Rig, secret string) {
+	t.Helper()
+	secret = filepath.Join(t.TempDir(), "secret")
 	weirtest.WriteFile(t, secret, "first")
-	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+	r = weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
 		if q.Header.Get("X-Secret") == "first" {
 			return fakeapi.Behaviour{Status: 401}
 		}
 		return fakeapi.Behaviour{}
 	}}, fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {min: 1h, max: 1h}\n")
+	return r, secret
+}
+
+// TestReloadTriesWhoDeniedWeir: an api that denied weir is tried at once when its secret was rotated, though the file is the same.
+func TestReloadTriesWhoDeniedWeir(t *testing.T) {
+	t.Parallel()
+	r, secret := deniedRig(t)
 	r.Producer().SubmitMany("pay", "k", 1)
 	r.Eventually("a call to be denied", func() bool { return len(r.Store().Ledger("pay", "k")) == 1 })
 	if err := r.Worker.ReloadNow(t.Context()); err != nil {
@@ -181,14 +188,7 @@ func TestLostSecretHoldsTheAPI(t *testing.T) {
 // when it is not there, and when weir has none. The answer to the last try ends the hold.
 func TestReloadWithoutItsFileTriesWhoDeniedWeir(t *testing.T) {
 	t.Parallel()
-	secret := filepath.Join(t.TempDir(), "secret")
-	weirtest.WriteFile(t, secret, "first")
-	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
-		if q.Header.Get("X-Secret") == "first" {
-			return fakeapi.Behaviour{Status: 401}
-		}
-		return fakeapi.Behaviour{}
-	}}, fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {min: 1h, max: 1h}\n")
+	r, secret := deniedRig(t)
 	r.Stop()
 	settings := r.Settings()
 	w, err := worker.Start(t.Context(), settings, weirtest.TestLog(t))

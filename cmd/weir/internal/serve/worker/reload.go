@@ -26,7 +26,7 @@ func (w *Worker) reloading(ctx context.Context) error {
 		select {
 		case done := <-w.reloads:
 			if err := w.ReloadNow(ctx); err != nil && ctx.Err() == nil {
-				w.log.Error("the configuration file was not applied; the present configuration stays, and apis that denied weir are tried by it",
+				w.log.Error("the configuration file was not applied; the present configuration stays; apis that denied weir are tried again",
 					"file", w.settings.Config, "err", err)
 			}
 			done()
