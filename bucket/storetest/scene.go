@@ -28,8 +28,10 @@ type scene struct {
 	calls  []call
 	held   [][]grant // by key, in the order of granting
 	over   []charge
-	eras   []era // of the rules, the first from the start
-	given  int   // grants so far
+	eras   []era           // of the rules, the first from the start
+	next   []bucket.Micros // by key: when it asks next
+	waits  []bool          // by key: it was told to wait for a shared limit
+	given  int             // grants so far
 }
 
 // call is a call that reached the api.
@@ -84,6 +86,7 @@ func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
 	s.clock.now = Start
 	s.store = open(t, p.rules, &s.clock)
 	s.eras, s.held = []era{{p.rules, Start}}, make([][]grant, p.keys)
+	s.next, s.waits = make([]bucket.Micros, p.keys), make([]bool, p.keys)
 	return s
 }
 
@@ -136,6 +139,7 @@ func (s *scene) ask(k int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.waits[k] = got[0].Wait.Limit != "" && got[0].Wait.Limit != bucket.OwnRate
 	last := s.true
 	for _, g := range got[0].Grants {
 		last = max(last, s.wall(g.At))
@@ -162,14 +166,25 @@ func (s *scene) ask(k int) {
 	}
 }
 
-// line returns the Line of the replica that has a key. All keys of the replica wait.
+// line returns the Line of the replica that has a key. Unless the plan is frank, the line says that all keys of the
+// replica wait, and more: the store keeps turns for keys that do not ask.
 func (s *scene) line(key int) *bucket.Line {
-	keys, all := map[bucket.Waiting]int{}, 0
+	keys, all, asking := map[bucket.Waiting]int{}, 0, 0
 	for k := key % s.replicas; k < s.keys; k += s.replicas {
+		asks := k == key || s.next[k] <= s.true
+		if s.frank && !asks && !s.waits[k] {
+			continue
+		}
 		keys[bucket.Waiting{Tenant: tenantOf(k), Priority: s.priorityOf(k)}]++
 		all++
+		if asks {
+			asking++
+		}
 	}
 	l := &bucket.Line{Replica: fmt.Sprint("replica", key%s.replicas), More: key % 2, Held: s.chance(20)}
+	if s.frank {
+		l.More, l.Held = 0, asking == 1
+	}
 	for of, n := range keys {
 		of.Keys = n
 		l.Tenants = append(l.Tenants, of)
@@ -203,6 +218,7 @@ func (s *scene) askAll() {
 // later makes a key ask at the time when. If the rules change before, the key asks at once.
 func (s *scene) later(k int, when bucket.Micros) {
 	era := len(s.eras)
+	s.next[k] = when
 	s.at(when, func() {
 		if era == len(s.eras) {
 			s.ask(k)

@@ -62,6 +62,8 @@ type plan struct {
 	// replicas is the number of processes that take turns, among which the keys are divided; 0 if one process has all
 	// keys.
 	replicas int
+	// frank says that a replica's Line names only keys that ask now, or that wait for a shared limit.
+	frank bool
 	// prioritized says that the jobs of different keys have different priorities.
 	prioritized bool
 }
@@ -124,10 +126,11 @@ func anyPlan(t *rapid.T) plan {
 }
 
 // busyPlan has no adversity, and jobs are always waiting. Under shared limits slots are taken when they are due. A slot
-// taken ahead would keep the shared limits idle for other keys until then, which is safe but not full use.
+// taken ahead would keep the shared limits idle for other keys until then, which is safe but not full use. A turn that
+// is kept for a key that does not ask would do the same, so the plan is frank.
 func busyPlan(t *rapid.T) plan {
 	p := anyPlan(t)
-	p.adverse = adversity{}
+	p.adverse, p.frank = adversity{}, true
 	if len(p.rules.Shared) > 0 {
 		p.horizon = 0
 	}

@@ -185,9 +185,9 @@ func (r *memoryRig) awaitCalls(jobs int) {
 
 // TestLargeBodiesWaitForRoom submits 150 bodies of 1 MB at once to a weir with a limit of 256 MiB, and makes a killed
 // and restarted weir call them all at once. It stays below its limit, loses nothing, and releases the memory. If the
-// disk is slower than the producer, some get 503 and are sent again.
+// disk is slower than the producer, some get 503 and are sent again. It is not parallel: beside tests that take both
+// processors and the disk, the garbage collector once came too late, and weir took 2 % more than its limit.
 func TestLargeBodiesWaitForRoom(t *testing.T) {
-	t.Parallel()
 	const jobs, limit = 150, 256 << 20
 	r := newMemoryRig(t)
 	r.start("256MiB", "1/24h")
