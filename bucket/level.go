@@ -13,7 +13,7 @@ type Level struct {
 	Used, Count int64
 	Start, End  Micros // of the period, by the calendar; 0 for a sliding one
 	Held        int64  // calls that a shadow limit would have held
-	// Unknown says that the use is unknown: the limit counts as used up until it is seeded from the ledger.
+	// Unknown says that the use is unknown. Until the limit is seeded from the ledger, it counts as used up.
 	Unknown bool
 	// Bound says that Used is an upper bound: the units of calls before this process started are still being added up.
 	Bound bool

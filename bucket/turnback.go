@@ -9,7 +9,7 @@ import (
 //
 // The wall clock may be set back to a period before the one that a quota counts: it was wrong before, or it is wrong
 // now. The api counts by a clock of its own, so recent grants may count in the api's present period, whichever period
-// weir takes it for. Three rules hold a quota that was turned back:
+// weir takes it for. Three rules apply to a quota that was turned back:
 //
 //   - The count continues: the period that the calendar shows now begins with everything that was granted within the
 //     length of one period, by elapsed time.

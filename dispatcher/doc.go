@@ -8,6 +8,7 @@
 //	recovery   decides what becomes of a job that a new owner finds
 //	reuse      compares requests, and remembers which answers may be given again
 //	ownership  decides which replica owns which partition
+//	fleet      shares what the replicas find out about an api
 //	retell     reports ends to producers that submitted a job twice
 //	trace      writes the spans of jobs
 //
@@ -24,8 +25,8 @@
 //  4. settles the job: it stores the call's outcome, and then deletes the job's message or lets the job wait for its
 //     next call.
 //
-// If an api takes several jobs in one call, one job leads the others through steps 1 to 3 (packing.go). Each has its own
-// intent, and is settled by itself.
+// If an api takes several jobs in one call, one job leads the others through steps 1 to 3 (packing.go). Each has its
+// own intent, and is settled by itself.
 //
 // Only sending is left to do in the slot. A missed slot is given back, or lost.
 //
@@ -120,8 +121,8 @@
 //	Polls       the api has accepted its last call: it is polled, and never called again
 //
 // A lost call gets a record first, which says that the call may have been made (takeover/lostcall.go). If the call
-// carried an idempotency key, the api takes keys as it did then, and surely still knows this one, the job is called again
-// with the same key. Otherwise it becomes a letter unknown.
+// carried an idempotency key, the api takes keys as it did then, and surely still knows this one, the job is called
+// again with the same key. Otherwise it becomes a letter unknown.
 //
 // A key continues at the pace that the ledger recorded. After a lost call, or a call with a result and no record, the
 // key first waits as if its whole burst were used, unless the process that made the call noted the pace.
@@ -205,19 +206,19 @@
 //	              present rate has drained, so that no window holds more calls than the present rate allows. A rate that
 //	              was lowered while weir was stopped counts from when it is in force
 //	in_flight     lost calls that may still run are counted one by one, against the present number
-//	limits of all keys, budgets   their store counts them before each call. A new one counts from when it is in force. The
-//	              ledger charges a lost call the units that its job takes from the present limits
-//	retry.hold    a former pushback may now hold the key instead of the api, or the reverse. The api then pushes back once
-//	              more, which charges nothing
+//	limits of all keys, budgets   their store counts them before each call. A new one counts from when it is in force.
+//	              The ledger charges a lost call the units that its job takes from the present limits
+//	retry.hold    a former pushback may now hold the key instead of the api, or the reverse. The api then pushes back
+//	              once more, which charges nothing
 //	retry.attempts, min, max, breaker   decide only when a job is called again, if it may be
 //	idempotency.for   counts from the first call that may have been processed, whatever was configured then. It is asked
 //	              when a job is made ready, when its slot comes, and when a letter is redriven
-//	headers       credentials may change at any time and are no part of a key's identity. Drain the api before you move to
-//	              another account of it
+//	headers       credentials may change at any time and are no part of a key's identity. Drain the api before you move
+//	              to another account of it
 //	operation   polls follow the present terms; if these have none, the job waits until the time stored with it
 //	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
 //	max_body      is checked only at intake: waiting jobs are called. results.max_body applies from the next answer on
-//	reuse         an answer is given again only while the terms compare requests, and call the api, as they did at its call
+//	reuse         an answer is given again only while the terms compare requests and call the api as they did at its call
 //	dedupe        see takeover/duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold

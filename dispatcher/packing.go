@@ -82,8 +82,8 @@ func (w *caller) take(p *lane.Pack, j *lane.Job) error {
 	return nil
 }
 
-// join reads the job m and adds it to the pack p, which j leads. If m does not fit, the pack is called without m, and
-// end may be set. end then ends m; the caller must let m settle before it calls end.
+// join reads the job m and adds it to the pack p, which j leads. If m does not fit, end may be set: it ends m. The
+// caller must let m settle before it calls end.
 func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end func() bool, fits bool) {
 	w.Mu.Lock()
 	m.Bind(j.Terms)

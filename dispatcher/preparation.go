@@ -52,7 +52,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 }
 
 // examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
-// the job's letter. pack is the pack in which the job is to be called, "" for none.
+// the job's letter. pack is the pack in which the job would be called, "" for none.
 func (w *caller) examine(j *lane.Job, e queue.Entry, pack string) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {

@@ -16,7 +16,7 @@
 //
 // # Parts and locks
 //
-//	source     the stream as its servers have it, and what is asked of it; it never changes
+//	source     the stream on its servers, and the requests to it; it never changes
 //	contents   what this process knows of the stream's messages; its lock guards its parts: the book of unfinished jobs,
 //	           the messages that were read and not deleted, the position of the reader, the appointments
 //	intake     the jobs that wait to be stored, under a lock of its own, which is taken before that of the contents
@@ -94,8 +94,8 @@
 //
 // # What must hold
 //
-//   - The book of a partition (book.go) counts a job from before it is stored until its message is deleted. It may
-//     count too much for a moment, never too little.
+//   - The book of a partition (book.go) counts a job that this process stores from before it is stored, and any other
+//     job from when it is read, until its message is deleted.
 //   - At or below the sequence of a purge all messages are finished.
 //   - An intent is stored only while its owner's epoch is the partition's newest.
 package queue

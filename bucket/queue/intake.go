@@ -222,8 +222,8 @@ func (in *intake) commit(
 
 // sort divides a group by how its jobs are put. Jobs that the stream will accept go together. Jobs that it will
 // probably refuse go alone, since one refusal would refuse the whole group; the stream still decides. The jobs of a key
-// whose capacity is below the stream's ceiling are counted exactly: once the key is half full, or always if the book
-// does not know what other processes have stored.
+// whose capacity is below the stream's ceiling are counted exactly: once the key is half full, or always while the book
+// may lack jobs of the key.
 func (in *intake) sort(group []*pendingPut) (together, alone, counted []*pendingPut) {
 	positions, caughtUp := in.contents.places(group)
 	for i, e := range group {

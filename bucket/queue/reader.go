@@ -74,8 +74,9 @@ type ReadOptions struct {
 }
 
 // Read reads the partition's stream in order: the messages in it, the oldest first, and then those that come. It blocks
-// until ctx ends, or the stream is deleted or reset. If the reader breaks or receives nothing, Read restarts it from
-// its last message. Read may be called again after it has returned; it then starts a new book.
+// until ctx ends, or the stream is deleted, reset, or purged before it was read. If the reader breaks or receives
+// nothing, Read restarts it from its last message. Read may be called again after it has returned; it then starts a new
+// book.
 func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.contents.begin()
 	defer p.contents.end()

@@ -23,7 +23,7 @@ const MaxUnswept = 4096
 // called. A server may carry out the deletes of one exchange in any order, so the sweeper deletes markers only after
 // the deletes of jobs were answered.
 //
-// Its goroutine alone uses the exchange; what it deletes stands in the contents.
+// Only its goroutine uses the exchange. The contents holds what it must delete.
 type sweeper struct {
 	source   *source
 	contents *contents

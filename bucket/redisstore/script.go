@@ -7,9 +7,10 @@ import "github.com/redis/go-redis/v9"
 // sliding.go, permits.go and line.go line by line, with their names. A differential test checks that both give the same
 // grants.
 //
-// KEYS are the api's state, its open grants, the log of each shared limit (sliding ones use it), and then the bucket of
-// each key asked for. ARGV is flat: see request.go. All answers are decimal strings, because Redis drops the fraction
-// of a Lua number in a reply, and Lua may write a number with an exponent.
+// KEYS are the state, the open grants of the api and of its account (without one, the same key), the log of each shared
+// limit (sliding ones use it), and then the bucket of each key asked for. ARGV is flat: see request.go. All answers are
+// decimal strings, because Redis drops the fraction of a Lua number in a reply, and Lua may write a number with an
+// exponent.
 //
 // The kind of a shared limit is one letter. cap is the largest cost that can pass. Every limit also has shadow, held,
 // left and of (script_left.go). The fields l.… hold its state. In the hash of KEYS[1], a field's name is the limit's
@@ -19,7 +20,7 @@ import "github.com/redis/go-redis/v9"
 //	                      last serial (l), the pace counted in (p, q, b, w, j), until when calls may have arrived
 //	                      that it has not counted (c), marks of what may be refunded (m), the asks of the state it
 //	                      knows of (rn) and whether it only watched (y)
-//	i  calls in flight    burst is how many there may be; they are counted by the open grants of KEYS[2]
+//	i  calls in flight    burst is how many there may be; the open grants count them: KEYS[2], for an account KEYS[3]
 //	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum),
 //	                      gone the latest end of an entry that no longer counts (g)
 //	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u), final

@@ -242,8 +242,8 @@ func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 	return nil
 }
 
-// run calls the script. If Redis finds its time outside the offered periods, run offers other periods by that time,
-// once. It also repeats the request once if the api has come back to a state that it had left.
+// run calls the script, three times at most. If Redis finds its time outside the offered periods, run offers other
+// periods by that time. It also repeats the request if the api has come back to a state that it had left.
 func (s *Store) run(ctx context.Context, build func() *request) (*reader, error) {
 	for range 3 {
 		q := build()

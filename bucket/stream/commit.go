@@ -66,7 +66,7 @@ func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i
 }
 
 // grouping measures which way to store is cheaper on this stream, for a group of each size. One atomic batch shares one
-// fsync but is written twice. On a stream with one copy it is first written to files of its own, which takes as long as
+// fsync but is written twice. On a stream with one copy it is first written to files of its own, which costs as much as
 // many messages. Single messages are all under way at once. So with one copy, large batches are up to ten times as fast
 // if the store syncs every write, and all others are slower. With three copies the two differ little
 // (deploy/decisions/003-group-commit.md).
@@ -120,7 +120,7 @@ func (g *grouping) learn(c *cost, n int, took time.Duration) {
 }
 
 // cost is the cost of one way to store: a time for the group, and a time for each of its messages. It is fitted to the
-// groups stored so far, and the latest count most. The fields are sums over groups, each weighted by its age. The zero
+// groups stored so far, and the latest weigh most. The fields are sums over groups, each weighted by its age. The zero
 // cost knows of no group.
 type cost struct{ groups, sizes, squares, took, product float64 }
 
@@ -145,8 +145,8 @@ func (c *cost) learn(n int, lasted time.Duration) {
 
 func (c *cost) known() bool { return c.groups > 0 }
 
-// of returns the expected cost of a group of n messages, in nanoseconds. If all known groups were about as large, it is
-// in proportion to n.
+// of returns the expected cost of a group of n messages, in nanoseconds. If all known groups were about equally large,
+// it is in proportion to n.
 func (c *cost) of(n int) float64 {
 	each := c.took / c.sizes
 	if spread := c.spread(); spread > 0 {
@@ -156,7 +156,7 @@ func (c *cost) of(n int) float64 {
 }
 
 // least returns the least cost of a group of n messages that the known groups allow, in nanoseconds. If all of them
-// were about as large, a group may cost the same whatever its size.
+// were about equally large, a group may cost the same whatever its size.
 func (c *cost) least(n int) float64 {
 	if c.spread() == 0 {
 		return min(c.of(n), c.took/c.groups)

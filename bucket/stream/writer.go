@@ -65,7 +65,8 @@ func (w *Writer) write(may func() bool, m *nats.Msg) Answer {
 	return <-stored
 }
 
-// Begin is Write without blocking: it calls done once, from the Writer's goroutine.
+// Begin is Write without blocking. It calls done once: from the Writer's goroutine or, if the Writer is full, before it
+// returns.
 func (w *Writer) Begin(m *nats.Msg, done func(Answer)) { w.begin(nil, m, done) }
 
 func (w *Writer) begin(may func() bool, m *nats.Msg, done func(Answer)) {

@@ -29,8 +29,8 @@
 // in the end.
 //
 // An operator may purge an entry or make the bucket anew, and a server may lose its newest entries. A new watch shows
-// that. If there is no new watch, a write that keeps being refused makes the replica read the entry from the leader. The
-// replica then stores again what it knows.
+// that. If there is no new watch, a write that keeps being refused makes the replica read the entry from the leader.
+// The replica then stores again what it knows.
 //
 //	entry.go   an entry, and what it means by this process's clock
 //	board.go   the entries of all apis, as they are watched

@@ -26,8 +26,8 @@
 //   - Bytes that came before the call's first byte was written are never its answer. Bytes that an earlier call left on
 //     a connection belong to no call. Below TLS, bytes are received and noted in one step: each byte is either still in
 //     the socket or noted.
-//   - A process may be suspended after it has checked its lease and its slot. It must not make the call when it resumes.
-//     Nor may a call leave long after its slot because it had to dial. So Hooks.MayWrite is asked immediately before the
-//     first byte, when nothing is left to wait for.
+//   - A process may be suspended after it has checked its lease and its slot. It must not make the call when it
+//     resumes. Nor may a call leave long after its slot because it had to dial. So Hooks.MayWrite is asked immediately
+//     before the first byte, when nothing is left to wait for.
 //   - No redirect is followed, and no error names an address, a url or a part of an answer.
 package httpcall

@@ -59,8 +59,8 @@ func (a *API) accepts(status int) bool {
 }
 
 // Accept completes the outcome of a call that the api has accepted: it finds out where the operation is polled. If the
-// answer does not tell, or names a place that weir must not ask, the job becomes a letter. The job is not called again,
-// because the api has begun the operation.
+// answer does not tell, or names a place that weir must not ask, the job becomes a letter, because the api has begun
+// the operation. But if the answer broke off and calls carry keys, the job is called again.
 func (a *API) Accept(out Outcome, r Response, job *ingest.Job) Outcome {
 	o := a.Operation
 	op := &queue.Operation{Started: r.Started.UTC(), Target: a.Target(), Holds: o.HoldSlot}

@@ -38,8 +38,8 @@ func formOf(status int, h http.Header) form {
 	return document
 }
 
-// IsReusable reports whether a call's answer may be given to other jobs. The answer must be whole, have a status 2xx but
-// not 206, and be no stream: only the reader of a stream knows whether the stream has all its events.
+// IsReusable reports whether a call's answer may be given to other jobs. The answer must be whole, have a status 2xx
+// but not 206, and be no stream: only the reader of a stream knows whether the stream has all its events.
 func (r *Response) IsReusable() bool {
 	return r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices && r.Status != http.StatusPartialContent &&
 		!r.Cut && !r.More && formOf(r.Status, r.Header) == document

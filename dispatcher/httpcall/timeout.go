@@ -14,7 +14,7 @@ const (
 )
 
 // withTimeout returns a context that ends after d, with errTimeout as its cause. If the process could not run at that
-// time, the context ends up to readingTime later. The function ends it at once.
+// time, the context ends up to readingTime later. The returned function ends it at once.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	due := time.Now().Add(d)

@@ -17,9 +17,9 @@ import (
 )
 
 // An inquiry asks an api what became of a call whose outcome is unknown. It is a request to the api like any other. It
-// takes a slot of its key's bucket, and one unit of every limit that all keys share, but no money. It waits while the
-// key or the api is paused or held. Inquiries also have a rate of their own. The ledger has a record of each inquiry,
-// so that limits are counted correctly after a restart.
+// takes a slot of its key's bucket, and one unit of every limit that all keys share, but no money. None is made while
+// the key or the api is paused or held. Inquiries also have a rate of their own. The ledger has a record of each
+// inquiry, so that limits are counted correctly after a restart.
 
 // Bounds of an inquiry.
 const (

@@ -15,5 +15,6 @@
 //	lossnotes.go  how much of a partition's damage was reported
 //	mark.go       a stored hold
 //	restored.go   what a restored backup leaves unknown
+//	reuse.go      jobs that ask the same thing
 //	metrics.go    metrics, with spending.go
 package lane

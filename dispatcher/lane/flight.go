@@ -181,9 +181,9 @@ func ResponseOf(a *recorder.Answer) httpcall.Response {
 	return r
 }
 
-// AsFlown completes the record of a call that an ended process made. It takes the key's identity and the price from the
-// call's intent (AsIntended). It raises the TAT to the one that the process noted in the flight recorder. It clears the
-// planned time, which is unknown.
+// AsFlown completes the record of a call that an ended process made. It sets the key's identity and the price as
+// AsIntended does. It raises the TAT to the one that the process noted in the flight recorder. It clears the planned
+// time, which is unknown.
 func (j *Job) AsFlown(c *ledger.Record) {
 	costs := c.Costs
 	c.Planned = time.Time{}

@@ -87,7 +87,7 @@ type Marks struct {
 	Ends []uint64 // of the marks of its end
 }
 
-// Replace notes a newer mark than the last one, which it has deleted.
+// Replace notes a newer mark, and has the last one deleted.
 func (m *Marks) Replace(p *Owned, seq uint64) {
 	if m.Last != 0 {
 		p.Bucket.Discard(m.Last)

@@ -17,7 +17,7 @@ import (
 //     If the api takes no keys, or takes packs, the job becomes a letter unknown: the key of a pack is not known then.
 //     The job stays in doubt as long as it is in its queue, over restarts.
 //   - Every key waits until a bucket that was full at At has drained.
-//   - A limit of all keys counts as used up until every period that contains At is over (hold).
+//   - A limit of all keys counts as used up until every period that contains At is over (Hold).
 type Restoration struct {
 	From, At time.Time // From is the time of the newest record in the backup's ledger, zero if it has none
 	// Until holds the last sequence of each queue's stream in the backup, by the stream's name. Later sequences came

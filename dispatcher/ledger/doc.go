@@ -1,7 +1,7 @@
 // Package ledger reads the account of calls: one Record for each call, whatever its outcome, in the stream WEIR_CALLS.
 //
-// All reading goes through portion (read.go): it reads a part of a stream, up to the last message that the stream's
-// leader had when the reading began. Read gives records for reports and checks. ReadCharges gives those that an account
+// A portion (read.go) is a part of a stream. It is read in order, up to the last message that the stream's leader had
+// when the reading began. Read gives records for reports and checks. ReadCharges gives those that an account
 // of the limits lacks. A Tail reads the ledger's end when a replica takes over a partition, and keeps what it read for
 // three purposes: to find jobs that have ended although their deletion was lost, to continue at the pace of every key,
 // and to know ids that a producer may send again. LookUp, Newest and At read what lies before the end. A Follower reads

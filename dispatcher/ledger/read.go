@@ -17,8 +17,7 @@ import (
 // ErrNoLedger says that no call was ever recorded on a server.
 var ErrNoLedger = errors.New("there is no ledger: weir has not run on this server")
 
-// portion is a part of the ledger or of the results: the messages of a subject from one place to another. All reading
-// of this package goes through it.
+// portion is a part of the ledger or of the results: the messages of some subjects from one place to another.
 type portion struct {
 	stream   string
 	subject  string    // "": all subjects, or those in subjects

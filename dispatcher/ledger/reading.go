@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TailOptions choose the part of the ledger that a Tail reads. All fields but Queued and Low are required. The
+// TailOptions choose the part of the ledger that a Tail reads. All fields but Bounds, Queued and Low are required. The
 // goroutine that reads calls the functions.
 type TailOptions struct {
 	JetStream jetstream.JetStream

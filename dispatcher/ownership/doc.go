@@ -24,7 +24,9 @@
 //     differ by less than a fourth. With accurate clocks, they ended two seconds before. A replica that knows that the
 //     owner's process has ended (lease.Presence) need not wait: that process starts no calls, and the calls that it
 //     made have ended.
-//  4. A replica releases a partition only when all its calls have ended and their outcomes are stored.
+//  4. A replica releases a partition only when it starts no more calls of it. Usually its calls have then ended and
+//     their outcomes are stored. If the partition was dropped before that, its stream tells the next owner
+//     (queue.Markers.AfterDeath).
 //
 // A stale view only delays when a partition moves; it never makes the move unsafe. While the registry itself does not
 // answer (an election), no replica counts as dead.

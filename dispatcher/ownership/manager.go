@@ -52,7 +52,7 @@ type Others struct {
 // Tenure is the right by which a replica owns a partition.
 type Tenure struct {
 	Lease *lease.Membership // nil if no other replica can own it
-	// Clean says that the previous owner, if any, ended all its calls and stored their outcomes.
+	// Clean says that the previous owner released the partition. Its markers say whether its calls had ended.
 	Clean bool
 	// Ended says that the previous owner's process is known to have ended. Its calls have then ended, too.
 	Ended bool
@@ -61,10 +61,10 @@ type Tenure struct {
 // Valid reports whether no other replica can own the partition now.
 func (t Tenure) Valid() bool { return t.Lease == nil || t.Lease.Valid() }
 
-// ManagerOptions are what a Manager needs. All are required.
+// ManagerOptions are what a Manager needs. All but SharedBy are required.
 type ManagerOptions struct {
 	Registry *lease.Registry // where the replicas claim partitions
-	Instance string          // the address where limits shared by all keys are counted; empty: in this process
+	Instance string          // the name of this replica, by which partitions are divided
 	SharedBy string          // where limits shared by all keys are counted: an address, empty for this process
 	// MayBegin is called when a lease has begun, before any call is made under the lease. If its error wraps
 	// ErrElsewhere, Run ends. On any other error, Run ends if this was its first lease, and otherwise tries again.
@@ -172,7 +172,7 @@ func (m *Manager) join(ctx context.Context) error {
 	return nil
 }
 
-// serve plans and acts until all partitions are given up, or until the lease is lost.
+// serve plans and acts until all partitions are given up, the lease is lost, or hard ends.
 func (m *Manager) serve(soft, hard context.Context) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(soft))
 	defer cancel(nil)

@@ -35,8 +35,8 @@ func (o *state) see(s lease.Sighting, now time.Time) {
 		o.seeClaim(*s.Partition, ownerClaim{s.Owner, s.Revision})
 	default:
 		o.complete, o.targets = true, nil
-		// Entries that the new watch did not show are gone. A session without any entry left must be expelled before
-		// its partitions are taken.
+		// Entries that the new watch did not show are gone. If a claim names a session without an entry, the session
+		// must be expelled before the partition is taken.
 		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
 		maps.DeleteFunc(o.claims, func(p lease.PartitionID, _ ownerClaim) bool { return !o.seenAgain(claimName(p)) })
 	}

@@ -17,14 +17,14 @@ import (
 //
 // What holds, over all replicas:
 //
-//	O1  A partition is claimed only if it was released, or if the session that claimed it before has ended for
-//	    good.
-//	O2  A session is ended only by a write that names its newest renewal, after the ending replica has seen no
-//	    change of that renewal for a term and a margin. The session itself stopped starting calls a margin
-//	    before its term ended, and cannot renew any more. A session is also ended if its process is known to have
-//	    ended, which the process's notes on the same machine show. A renewal that it had sent before names an
-//	    earlier renewal.
-//	O3  A partition is released only when all its calls have ended and their outcomes are stored.
+//	O1  A partition is claimed only if no other session can own it: it was released, or the session that claimed it
+//	    has ended for good.
+//	O2  A session is ended only by a write that names its newest renewal. The ending replica must have seen no
+//	    change of that renewal for lease.Term. The session may start calls only for lease.Right, which is shorter.
+//	    The replica need not wait if notes on the same machine show that the session's process has ended. The
+//	    session cannot renew any more, because each renewal names the one before.
+//	O3  A partition is released only when no more calls of it start. Unless it was dropped, its calls have ended
+//	    and their outcomes are stored.
 //
 // So no two replicas start calls of one partition at the same time: a replica claims the partition only after the
 // former owner has stopped by its own clock. None of this depends on how fresh a replica's view of the registry is. A
@@ -75,7 +75,7 @@ type holding struct {
 	revision  uint64 // the revision of this replica's claim
 	replaced  uint64 // the revision that this replica's claim replaced
 	former    string // the session that owned it before; empty if that session released it
-	clean     bool   // the previous owner ended all its calls and stored their outcomes
+	clean     bool   // the previous owner released it: see Tenure.Clean
 	tenure    int    // how often it was opened
 	notBefore time.Time
 }

@@ -19,10 +19,10 @@
 //
 // If the api denies weir's access (401, 402, 403, 407, a redirect), weir polls none of its operations for a while. If
 // the api pushes a poll back (429, 503), weir polls none before the time that the answer names. Calls go on, because
-// the api may limit polls separately. An operation's time is counted from its call. When this time is over, the next
-// answer that says running ends the job, and so do lastTries polls in a row that say nothing. The job then becomes a
-// letter unknown with the operation's address. A redrive skips that letter unless an operator insists, because the
-// operation may still succeed. dead reconcile polls the address.
+// the api may limit polls separately. An operation's time is counted from the end of its call. When this time is over,
+// the next answer that says running ends the job, and so do lastTries polls in a row that say nothing. The job then
+// becomes a letter unknown with the operation's address. A redrive skips that letter unless an operator insists,
+// because the operation may still succeed. weir dead reconcile polls the address.
 //
 // While an operator has paused a key or the api, its operations are neither polled nor given up. Holds of calls and
 // used up limits do not stop polls.

@@ -13,7 +13,7 @@
 //	Left     the first bytes have left
 //	Answer   the call's outcome, with the beginning of the answer's body
 //	Settle   the outcome is stored elsewhere
-//	LetGo    the outcome is stored elsewhere, or the intent was taken back before the call began
+//	LetGo    the same as Settle if the call had begun; otherwise nothing, so the entry stays while there is room
 //
 // The header also holds the last sequence that the ledger reported as stored (Recorded). If a process that starts finds
 // that the ledger is shorter, it knows that records are gone.

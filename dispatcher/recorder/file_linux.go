@@ -53,8 +53,8 @@ func (r *Recorder) create() (err error) {
 	return nil
 }
 
-// fill locks a new file, allocates all its disk space, and writes its header. If a page had no disk space, writing to
-// it would kill the process.
+// fill locks a new file, allocates all its disk space, and writes its header. If a page had no disk space, a write to
+// it would fault, and the recorder would be given up (written).
 func (r *Recorder) fill(file *os.File) error {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("lock it: %w", err)

@@ -10,11 +10,11 @@
 //   - If a job may have been called and no outcome of that call is recorded, its fate is never Waits. Only a note of
 //     the call's own process proves that a call with an intent was not made.
 //   - A job with a result is not called again.
-//   - A job that the api has accepted is not called again, unless another owner has taken its call for lost and has begun
-//     another one under the same idempotency key.
-//   - A job that was to end with another job's answer was not called before that. It ends with its result, or waits
+//   - A job that the api has accepted is not called again, unless another owner has taken its call for lost and has
+//     begun another one under the same idempotency key.
+//   - A job that was ending with another job's answer was not called before that. It ends with its result, or waits
 //     again.
 //   - A record that says done, or reused, proves that the result is stored: it is written after the result.
-//   - An end that a marker or a record contains is final, unless a call may have begun after it, or it was to be
+//   - An end that a marker or a record contains is final, unless a call may have begun after it, or it is
 //     another job's answer.
 package recovery

@@ -44,7 +44,7 @@ const (
 	Lost                   // a call of it may have been made, and its outcome is unknown
 	Answered               // its last call was answered, and the outcome is not stored: it is stored now
 	Polls                  // the api has accepted it: it is polled, and never called again
-	Forgoes                // it was to end with another job's answer: it does if its result is stored, else it waits
+	Forgoes                // it was ending with another job's answer: it does so if its result is stored, else it waits
 )
 
 // Unrecorded reports whether a call of the job may have been made without a record.

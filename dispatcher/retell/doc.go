@@ -19,5 +19,5 @@
 //   - Everything has a bound: duplicates that wait for a look, duplicates that wait for an end (the oldest is
 //     dropped), looks at the same time, and messages per look. The streams are followed only while a duplicate waits.
 //
-// The duplicates that wait are noted (note.go), so a restart does not forget them.
+// The duplicates that wait for an end are noted (note.go), so a restart does not forget them.
 package retell

@@ -303,7 +303,7 @@ type storeLink struct {
 	offset   offset        // between our clock and the store's, if they differ
 	trip     time.Duration // recent round trip time to that store
 	rounds   int           // rounds of asks under way
-	failures int           // rounds in a row without an answer
+	failures int           // rounds in a row that were refused or not answered
 	downAt   bucket.Micros // when the first of these rounds failed
 	why      string        // why the store refused the last round; "" if it did not answer
 }
@@ -330,7 +330,7 @@ func (l *storeLink) came() { l.rounds-- }
 // isAsked reports whether a round of asks is under way.
 func (l *storeLink) isAsked() bool { return l.rounds > 0 }
 
-// isDown reports whether the last round of asks was not answered.
+// isDown reports whether the last round of asks was refused or not answered.
 func (l *storeLink) isDown() bool { return l.failures > 0 }
 
 // answered notes that a round of asks was answered, and reports whether that ended an outage.

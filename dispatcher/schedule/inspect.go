@@ -316,7 +316,8 @@ func (v View) IsPaused(key string) bool { return v.s.Holds.paused.of(key) != nil
 // end. keys is the number of all held keys.
 func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.Holds.list(limit, v.now) }
 
-// LimiterDown reports whether the store of the limits did not answer the last round of asks. Calls then wait.
+// LimiterDown reports whether the store of the limits refused the last round of asks, or did not answer it. Calls then
+// wait.
 func (v View) LimiterDown() bool { return v.s.store.isDown() }
 
 // near returns how many calls the shared limits let start within LongWait, less one. It also returns whether that

@@ -35,7 +35,7 @@ type KeyQueue struct {
 	arrived uint64 // jobs that came since the queue was created, except those that a takeover found
 }
 
-// Phase is how far a job has come. It only increases, except that a forfeited grant and a retry set it back.
+// Phase is how far a job has come. Phases are compared, so they are in the order of a job's path (doc.go).
 type Phase int8
 
 const (

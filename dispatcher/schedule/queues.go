@@ -18,7 +18,7 @@ const maxLapsing = 64
 
 // Queues holds the queues of all keys. It says which of them the schedule must look at, and when: at once, at a time,
 // or when a job that is ending because of its deadline has ended. It owns the entry of every queue. There is one timer
-// structure over all queues and no timer per key. It also converts times of the wall clock, which its queues follow.
+// structure over all queues and no timer per key. It also converts between the wall clock and the schedule's clock.
 type Queues struct {
 	byKey map[string]*KeyQueue
 	ahead bucket.Micros // how far the wall clock is ahead of now: see FollowWall

@@ -214,9 +214,9 @@ func (s *step) mayGo(q *KeyQueue) (may classSet) {
 	return may
 }
 
-// withdrawReady withdraws a queue's ready jobs of some priorities if their slots turned out to be far off. Ready jobs
-// would keep other keys' jobs from being made ready. If the process died meanwhile, their intents would make them
-// unknown.
+// withdrawReady withdraws a queue's ready jobs of some priorities if their slots turned out to be far off. While the
+// breaker is not closed, it withdraws all but the probe in any case. Ready jobs would keep other keys' jobs from being
+// made ready. If the process died meanwhile, their intents would make them unknown.
 func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 	far := until > s.now.Add(limits.LongWait)
 	if !far && s.Holds.breaker.closed() {

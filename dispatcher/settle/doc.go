@@ -5,6 +5,7 @@
 //	settle.go      the order of the writes
 //	jobend.go      the messages that are stored; functions of the job, which change nothing
 //	operation.go   jobs that the api has accepted, and the ends of their operations
+//	reuse.go       ends jobs with the answers of equal jobs
 //	resultbar.go   keeps a late result out
 //	evidence.go    looks up what the servers stored of earlier calls
 //	jobmemory.go   gives jobs room in memory, and loads their messages

@@ -13,7 +13,7 @@ import (
 // Site is one site of an account, as a move sees it. Each method fails if the site does not answer. What a failed
 // method has done is then unknown.
 type Site interface {
-	// Claim notes the move at the site, and returns what is in force there after that. After that, Set fails for every
+	// Claim notes the move at the site, and then returns what is in force there. From then on Set fails for every
 	// earlier claim.
 	Claim(ctx context.Context) (Claim, error)
 	// Check returns why the site cannot enforce a share, nil if it can. It changes nothing.

@@ -28,8 +28,8 @@ import (
 //   - The owner's epoch is stored again if the right to the partition is valid. Until then the stream refuses every
 //     intent, so that no new call starts.
 //   - Intents of running calls whose jobs are still there are stored again, and so are holds. Retry marks are not: the
-//     ledger has what they say of calls, and the count of attempts begins again after a restart. Marks of operations are,
-//     because the ledger's records of their calls may be older than what a restart reads.
+//     ledger has what they say of calls, and the count of attempts begins again after a restart. Marks of operations
+//     are stored again, because the ledger's records of their calls may be older than what a restart reads.
 //   - Everything stays in memory: what keys and limits have used, pauses, holds, ids of ended jobs. If the stream was
 //     deleted and made again, it does not know the ids of jobs whose calls are under way, and the owner notes these ids
 //     as ended.

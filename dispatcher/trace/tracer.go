@@ -57,7 +57,7 @@ type Place struct {
 	Accepted time.Time // when the stream took the job; zero: unknown
 }
 
-// Job returns the Job that writes a job's spans, nil without a Tracer. Job writes no span yet.
+// Job returns the Job that writes a job's spans, nil without a Tracer. It writes no span itself.
 func (t *Tracer) Job(m *ingest.Job, at Place) *Job {
 	if t == nil {
 		return nil

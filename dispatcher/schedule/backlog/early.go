@@ -33,8 +33,8 @@ func (l Appointment) compare(other Appointment) int {
 	return cmp.Or(cmp.Compare(l.At, other.At), cmp.Compare(l.Seq, other.Seq))
 }
 
-// mostInRun bounds how many elements are moved when a job comes or goes. Producers choose the times, so jobs come in
-// any order of them.
+// mostInRun bounds how many elements are moved when a job comes or goes. Jobs do not come in the order of their times,
+// because producers choose the times.
 const mostInRun = 512
 
 // Place orders the jobs of a key: first by after, then by due time, then by their own sequence. after is the sequence

@@ -162,7 +162,7 @@ func (l *Limit) mayAllComeBack(o Outlook) bool {
 	return o == BestCase && l.settles && l.grants.Hidden()
 }
 
-// givenBack is reopens on the assumption that only calls give units back whose reservations this process knows.
+// givenBack is Reopens on the assumption that only calls give units back whose reservations this process knows.
 func (l *Limit) givenBack(shut, from bucket.Micros, took time.Duration, o Outlook) bucket.Micros {
 	back := l.comingBack(o)
 	if back <= 0 || shut <= from {

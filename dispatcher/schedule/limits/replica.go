@@ -134,7 +134,7 @@ func (r *Replica) Take(at, now bucket.Micros) {
 	}
 }
 
-// GiveBack undoes the last call of take if that call counted this slot. Earlier slots stay counted.
+// GiveBack undoes the last Take if that Take counted this slot. Earlier slots stay counted.
 func (r *Replica) GiveBack(at bucket.Micros) {
 	for i := range r.all {
 		if l := &r.all[i]; l.most == 0 && l.last == at && at != 0 {
@@ -169,7 +169,7 @@ func (r *Replica) Begin(until, now bucket.Micros) {
 	r.beside++
 }
 
-// End ends an inquiry that begin counted. sent says whether it was sent.
+// End ends an inquiry that Begin counted. sent says whether it was sent.
 func (r *Replica) End(until bucket.Micros, sent bool) {
 	if r.beside--; !sent {
 		r.GiveBack(until)

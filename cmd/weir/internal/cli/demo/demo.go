@@ -48,8 +48,8 @@ const configuration = `apis:
 // Options configure the demo.
 type Options struct {
 	Exit bool      // end after the verdict; otherwise weir keeps serving
-	Out  io.Writer // receives the figures as JSON; nil: they are not written
-	JSON io.Writer // receives the figures; nil: they are not written
+	Out  io.Writer // receives the story, for people
+	JSON io.Writer // receives the figures as JSON; nil: they are not written
 
 	NATS, HTTP string // addresses to listen on, if they are free
 	// Attributes returns the attributes with which the child process ends when this process dies.

@@ -246,7 +246,7 @@ type Entry struct {
 }
 
 // Entries returns the entries of a mapping, at most most. A null is an empty mapping. A key that stands twice is a
-// problem; entries returns its first value.
+// problem, and Entries returns its first value.
 func (v Value) Entries(most int) ([]Entry, bool) {
 	if v.Node == nil {
 		return nil, true
@@ -356,8 +356,8 @@ type Attribution struct {
 	Date   string // date of the page
 }
 
-// Origin is where a value in force comes from: a fact, a move of shares, or a line of the file. The zero value stands
-// for weir's own default.
+// Origin is where a value in force comes from: a vendor's profile, a move of shares, or a line of the file. The zero
+// value stands for weir's own default.
 type Origin struct {
 	Line   int
 	Vendor *Attribution

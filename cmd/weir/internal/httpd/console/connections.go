@@ -93,7 +93,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// wait puts a connection at the end of the waiting ones. wait and the methods below require mu.
+// wait puts a connection at the end of the waiting ones. wait, leave, release and forget require mu.
 func (c *connections) wait(one *connection) {
 	c.leave(one)
 	one.counts, one.place = true, c.waiting.PushBack(one)

@@ -67,8 +67,8 @@ func pageRoutes() ([]Route, error) {
 	}}), nil
 }
 
-// showNowhere answers a browser's request for an unknown page with the console's own page. It reports whether the
-// request was such a request, and was answered.
+// showNowhere answers a browser's request for an unknown page with the console's own page. It reports whether it
+// has answered.
 func showNowhere(w http.ResponseWriter, r *http.Request) bool {
 	outside := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/console/")
 	if r.Method != http.MethodGet || outside || !strings.Contains(r.Header.Get("Accept"), "text/html") {

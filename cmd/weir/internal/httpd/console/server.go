@@ -29,7 +29,7 @@ type Options struct {
 	Named func() *config.HTTP
 	// Auth decides what users of this machine may do at a loopback address while no token exists. With AuthOperators,
 	// weir's own user and root are operators, and other users may view and submit jobs. With AuthOpen, all users are
-	// operators. With AuthRequired, only probes are admitted.
+	// operators. With AuthRequired, only probes and requests for the console's files are admitted.
 	Auth environment.NATSAuth
 	// Connections bounds the open connections. A further connection closes the one that has waited longest for a
 	// request.
@@ -74,8 +74,8 @@ type Server struct {
 }
 
 // Listen opens the address. Clients that connect wait until Serve. Listen does not check whether other machines may
-// connect: environment.Settings.Guarded does that. While there is no token, requests of other machines can reach only the
-// probes.
+// connect: environment.Settings.Guarded does that. While there is no token, other machines can reach only the probes
+// and the console's files.
 func Listen(o Options) (*Server, error) {
 	pages, err := pageRoutes()
 	if err != nil {

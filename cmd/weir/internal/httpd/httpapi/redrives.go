@@ -45,7 +45,7 @@ type redriveList struct {
 }
 
 const (
-	mostWhy     = 200      // characters
+	mostWhy     = 200      // bytes
 	redriveBody = 24 << 20 // bytes of a request, which may contain a job's edited body
 )
 

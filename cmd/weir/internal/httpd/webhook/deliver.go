@@ -38,7 +38,7 @@ type givenUp struct{ outcome, why string }
 // Error implements error.
 func (g *givenUp) Error() string { return g.why }
 
-// deliver posts a parcel until the receiver accepts it or weir gives it up. The first try begins at at or later. An
+// deliver posts a parcel until the receiver accepts it or weir gives it up. The first try begins no earlier than at. An
 // error means that the sending must end.
 func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 	wait, r := firstWait, refusals{}

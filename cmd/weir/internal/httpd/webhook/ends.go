@@ -149,7 +149,8 @@ const (
 )
 
 // fetch reads the end from the stream's leader. It returns nil if the end is gone. If the leader has no such message,
-// that counts only if the leader has already come as far as the end. At most readsAtOnce calls of fetch run at a time.
+// that counts only if the leader has come as far as the end, or after lagsFor. At most readsAtOnce calls of fetch run
+// at a time.
 func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	select {
 	case p.reads <- struct{}{}:

@@ -70,8 +70,8 @@ type collected struct {
 
 // load is the unit of posting: the position passes a load only when it was accepted or given up.
 type load interface {
-	// deliver posts the load until the receiver accepts it or weir gives it up. The first try begins at at or later. An
-	// error means that the sending must end.
+	// deliver posts the load until the receiver accepts it or weir gives it up. The first try begins no earlier than at.
+	// An error means that the sending must end.
 	deliver(ctx context.Context, at time.Time) error
 }
 

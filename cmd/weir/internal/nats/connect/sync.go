@@ -76,12 +76,12 @@ func ServersOf(c *jetstream.ClusterInfo) (names []string) {
 	return names
 }
 
-// AskSyncing asks the servers of a JetStream domain how they sync. It returns the answers of the servers own, which store
-// weir's streams, and of the other servers of their cluster, in the order of their names. Servers of other clusters
-// answer too: in a supercluster, and beside leaf nodes. missing is how many of the servers own have not answered within
-// two seconds, and how many servers answered that they cannot say. The error is ErrMayNotAsk if the user lacks the
-// right, and ErrOthers if only servers other than own have answered. If own is empty, the server of the connection
-// stands for it.
+// AskSyncing asks the servers of a JetStream domain how they sync. own names the servers that store weir's streams; if
+// it is empty, the server of the connection stands for it. AskSyncing returns the answers of these servers and of the
+// other servers of their cluster, sorted by name. Servers of other clusters answer too: in a supercluster, and beside
+// leaf nodes. missing counts the servers in own that have not answered within two seconds, and the servers that have
+// answered that they cannot say. The error is ErrMayNotAsk if the user lacks the right, and ErrOthers if only servers
+// other than own have answered.
 func AskSyncing(
 	ctx context.Context, nc *nats.Conn, denied *Denials, domain string, own []string,
 ) (servers []Syncing, missing int, err error) {
@@ -147,7 +147,7 @@ func (s *syncAnswers) byAllOwn() bool {
 	return !slices.ContainsFunc(s.own, func(name string) bool { return !names[name] })
 }
 
-// judge returns what AskSyncing does.
+// judge returns the results of AskSyncing.
 func (s *syncAnswers) judge() (servers []Syncing, missing int, err error) {
 	if len(s.byID) == 0 {
 		return nil, 0, fmt.Errorf("no server with JetStream has answered on %s within %s", SyncRight, syncWait)
@@ -206,8 +206,8 @@ const (
 	noKnownLoss   = "no loss of what it has synced is known of this version, but weir is tested with " + SyncedServer
 )
 
-// Untested reports whether weir knows neither of a loss in a power cut on servers of a version, nor was tested with it or
-// an earlier one.
+// Untested reports whether weir was not tested with a version of nats-server or an earlier one, and knows of no loss on
+// it in a power cut.
 func Untested(version string) bool {
 	_, ok := releaseOf(version)
 	return !ok || KnownLosses(version) == noKnownLoss

@@ -62,7 +62,7 @@ const (
 	Full    Verdict = "full"    // the job's bucket is full, or its call would come too late
 	Refused Verdict = "refused" // weir does not accept the job
 	Bad     Verdict = "bad"     // not sent: the line is wrong
-	Unsure  Verdict = "unsure"  // not sent: an earlier run may have submitted the job, too long ago for weir to certainly remember its id
+	Unsure  Verdict = "unsure"  // not sent: weir may have accepted the job before, too long ago to certainly remember its id
 )
 
 // Outcome is the verdict on a line, with details.

@@ -63,7 +63,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	}
 }
 
-// Bounds of a wait for the leader of a shelf's stream to catch up.
+// Bounds of a wait for a server that is behind the shelf.
 const (
 	lagsFor  = 3 * time.Second
 	lagsStep = 50 * time.Millisecond

@@ -58,7 +58,7 @@ type callName struct {
 
 func callOf(s *Step) callName { return callName{s.origin, s.Call} }
 
-// settled returns how calls were billed of which an inquiry has found that.
+// settled returns how calls were billed, if an inquiry has found that out.
 func (j *Job) settled() map[callName]deadletter.Billed {
 	all := map[callName]deadletter.Billed{}
 	for i := range j.Steps {

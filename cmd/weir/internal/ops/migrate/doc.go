@@ -5,8 +5,8 @@
 // results and the ledger refer to jobs by sequence. A note at each end says that a move is under way, and whether it is
 // done.
 //
-//  1. The notes are written. From then on no weir starts at either end (RefuseElsewhere), a running weir ends (Watch), and a replica that
-//     begins a lease looks for the note after it has written the lease (CheckStillHere).
+//  1. The notes are written. From then on no weir starts at either end (RefuseElsewhere), and a running weir ends
+//     (Watch). A replica that begins a lease looks for the note after it has written the lease (CheckStillHere).
 //  2. If a replica dispatched at the source and is now silent, its lease is ended for good.
 //  3. Every stream is copied, and compared with the source, which must not have changed.
 //  4. The notes say that the move is done, and the source's streams are sealed.

@@ -38,7 +38,7 @@ type OfKey struct {
 	Deepest    int    `json:"deepest"` // the most jobs that its bucket held
 }
 
-// Overflowing returns the keys of which jobs would have overflowed, those with most such jobs first.
+// Overflowing returns the keys whose jobs would have overflowed, those with most such jobs first.
 func (o *Outcome) Overflowing() []OfKey {
 	over := slices.DeleteFunc(slices.Clone(o.keys), func(k OfKey) bool { return k.Overflowed == 0 })
 	slices.SortStableFunc(over, func(a, b OfKey) int {

@@ -143,8 +143,8 @@ func StorePause(ctx context.Context, kv jetstream.KeyValue, api, who, why string
 // mostPauseRaces is how often a pause is tried again because another command changed the same entry at the same time.
 const mostPauseRaces = 5
 
-// Resume ends a pause, and makes each replica whose breaker is open call the api once at once. It blocks until every
-// replica that may make calls follows.
+// Resume ends a pause. It blocks until the end is in force on every replica that may make calls. Then it makes each
+// replica with an open breaker call the api once, without waiting.
 func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
 	name, bucket := PauseEntry(o.API, o.Key), o.kv.Bucket()
 	paused, err := stream.NewestEntry(ctx, c.Conn, bucket, name)
@@ -175,7 +175,7 @@ type tryAnswer struct {
 	Tries    bool   `json:"tries"`
 }
 
-// tryNow makes each replica whose breaker is open call the api once at once. Each replica has its own breaker.
+// tryNow makes each replica with an open breaker call the api once, without waiting. Each replica has its own breaker.
 func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 	if o.Key != "" {
 		return nil

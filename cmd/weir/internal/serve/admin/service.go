@@ -55,8 +55,8 @@ type ServiceOptions struct {
 // errServiceEnds is the cause with which stop cancels answers that are still being prepared.
 var errServiceEnds = errors.New("weir is stopping")
 
-// StartService answers operators' questions about this process until stop is called. stop blocks until all answers have
-// ended.
+// StartService answers operators' questions about this process until stop is called. stop blocks until all
+// answers that aside prepares have ended.
 func StartService(s ServiceOptions) (stop func() error, err error) {
 	service, err := micro.AddService(s.Conn, micro.Config{
 		Name: operatorService, Version: cli.Version(), QueueGroupDisabled: true,

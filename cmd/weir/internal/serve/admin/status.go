@@ -57,7 +57,8 @@ type Lacking struct {
 	Streams    []StreamCopies `json:"streams"`          // the first of them
 }
 
-// Same reports whether two findings are about the same server, and about copies or leaders both.
+// Same reports whether two findings are about the same server, both about streams without a leader, or both about
+// copies without a server.
 func (l Lacking) Same(other Lacking) bool {
 	if l.Peer != "" && other.Peer != "" {
 		return l.Peer == other.Peer

@@ -197,10 +197,10 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	return valid, last, s.layFoundOver(ctx, valid)
 }
 
-// NewestReadable returns the newest version that can be read, or nil if there is none. The version gets the site and
-// the shares of the newest version of all, which has them outside its text. Otherwise a file that follows an older
-// version could raise a share. NewestReadable fails if a later version may have shares and they cannot be read. entries
-// must be in the order of their revisions.
+// NewestReadable returns the newest version that can be read, or nil if there is none. If later versions
+// cannot be read, it gets the site and the shares of the newest of them that has a site: they are outside the text.
+// Otherwise a file that follows an older version could raise a share. NewestReadable fails if a later version may have
+// shares and they cannot be read. entries must be in the order of their revisions.
 func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
 	var unread []jetstream.KeyValueEntry // the newest first
 	for _, entry := range slices.Backward(entries) {

@@ -9,8 +9,8 @@ import (
 	"weir/bucket"
 )
 
-// Clock is the clock of slots. It adds the time elapsed since the start to what the wall clock showed at the start. The
-// time that a machine was suspended counts as elapsed. So setting the machine's clock moves no slot. Calendars and
+// Clock is the clock of slots. It adds the time elapsed since the start to what the wall clock showed at the start. So
+// setting the machine's clock moves no slot. The time that a machine was suspended counts as elapsed. Calendars and
 // deadlines follow the wall clock, and so does every time that a later process reads. Ahead says how far the wall clock
 // is ahead of this clock. Clock is safe for concurrent use.
 type Clock struct {

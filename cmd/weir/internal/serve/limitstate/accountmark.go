@@ -61,7 +61,7 @@ func (s *sharedLimits) join(ctx context.Context, rules bucket.Rules, own redisMa
 }
 
 // replace stores the mark of a state that is in use. It fails with redisstore.ErrBehind if a later configuration counts
-// the api in another state. It checks that if the mark is the api's own, and if the state has changed.
+// the api in another state. It checks that only if the mark is the api's own or the state has changed.
 func (s *sharedLimits) replace(ctx context.Context, rules bucket.Rules, mark redisMark, changed bool) error {
 	key := keyOf(s.api, rules)
 	for tries := 0; rules.In == nil || changed; tries++ {

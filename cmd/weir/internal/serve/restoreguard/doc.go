@@ -4,8 +4,9 @@
 // waiting in it were called. So the evidence must be outside the store, or must be something that a copy does not keep.
 //
 //   - The data directory of the embedded server has a file that holds its own inode and time of birth (directory.go). A
-//     copy of the file, by cp, tar or rsync, has another inode and time of birth. The same directory under another name, or
-//     mounted elsewhere, keeps them. Every start writes the file anew, so a copy over it is another file too.
+//     copy of the file, by cp, tar or rsync, has another inode and time of birth. The same directory under another
+//     name, or mounted elsewhere, keeps them. Every start makes a new file, so a copy written into an older file of the
+//     same directory is detected too.
 //   - Every start counts up a generation in NATS (lineage.go), and notes it outside the store: in WEIR_STATE_DIR and in
 //     Redis. If a store's generation is lower than that in a note, the store is older than the note.
 //   - The notes also hold the last sequences of the streams (marks.go). A backup of the present generation ends before
@@ -13,8 +14,8 @@
 //     cut does not look like a restored backup.
 //
 // A start that finds a restored store follows an Order in NATS (order.go). The order says which jobs were in the
-// backup, and from when on it is unknown which calls were made. The order is written before anything else. So even if
-// the process dies meanwhile, every later start follows it.
+// backup, and from when on it is unknown which calls were made. The order is written before any call is made. So
+// even if the process dies meanwhile, every later start follows it.
 //
 // Invariant: the package reports what it finds and decides nothing. If it cannot tell whether a store was restored, it
 // says so.

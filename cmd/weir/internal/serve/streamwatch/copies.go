@@ -67,9 +67,8 @@ func (w *CopyWatch) Run(ctx context.Context) error {
 	}
 }
 
-// Look asks the leaders of some streams for the stream's copies: first of the streams that lack something, for at most
-// half of the look, and then of the next ones in the list. If nothing answers for a stream, Look
-// keeps what it knew.
+// Look asks the leaders of some streams about the copies: first for the streams that lack something, for at most half
+// of the look, and then for the next ones in the list. If no leader answers for a stream, Look keeps what it knew.
 func (w *CopyWatch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, copiesWait)
 	defer cancel()

@@ -23,7 +23,7 @@
 // has been missing for ten minutes.
 //
 // A CopyWatch knows what the leader of a stream knows: which entries a server's Raft log has.
-//   - It counts the copies that a stream is configured to have. If somebody sets fewer by hand, it does not report those
+//   - It counts the copies that a stream is configured to have. If an operator sets fewer, it does not report those
 //     that are gone. The next start of weir sets WEIR_REPLICAS again.
 //   - It does not report a stream for which no server answers at all, because the connection may be cut instead.
 //   - It does not notice damaged blocks of messages, nor damage of the leader's own copy.

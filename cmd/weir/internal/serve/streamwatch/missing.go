@@ -97,8 +97,8 @@ func (c *copies) judge(info *jetstream.StreamInfo, now time.Time) {
 // many messages, or has lost so many, since the look before.
 //
 // Active is 0 if the leader never heard of the copy, and also if the copy answered after the leader had read the clock
-// for this answer, as often on a busy stream. The leader takes a copy that it never heard of to lack all entries. So a
-// copy with few lacking entries answers.
+// for this answer, as often on a busy stream. Of a copy that it never heard of, the leader counts all entries as
+// lacking. So a copy that lacks few entries has answered.
 //
 // The leader calls a copy current if it has every entry that is stored. A copy of a busy stream is often some entries
 // behind. It is near if it lacks no more entries than came since the look before. A copy that is stuck may look near too

@@ -10,8 +10,8 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
-// accounts are the limits that this replica counts for its calls: what they are opened with, and those of the accounts.
-// The start uses it; when the follower runs, the follower alone opens and runs more accounts.
+// accounts has the options with which limits are opened, and the opened limits of accounts. The start uses it first.
+// Once the follower runs, only the follower opens and runs further accounts.
 type accounts struct {
 	*link
 

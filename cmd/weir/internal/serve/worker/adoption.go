@@ -207,8 +207,8 @@ func (a *adoption) tellUnits(log *slog.Logger) {
 
 // store stores the file as a new version, which every weir on the server follows. It returns the change to report. It
 // returns nil if there was nothing to store, or if another replica with the same file was first. It fails with
-// admin.ErrLostRace if an operator has changed the configuration or a share since adopt, because that change is newer than
-// this start's decision.
+// admin.ErrLostRace if an operator has changed the configuration or a share since adopt, because that change is newer
+// than this start's decision.
 func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
 	if a.found != "" {
 		return nil, a.home.Found(ctx, admin.FoundFile{Sum: a.found, After: a.present.Number})
