@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
@@ -21,5 +24,17 @@ func TestHealth(t *testing.T) {
 	r.Stop()
 	if got := program.Command(t, env, "health"); got.Code != cli.ExitUnreachable || !strings.Contains(got.Stderr, "/readyz") {
 		t.Errorf("no weir: %+v", got)
+	}
+}
+
+// TestHealthAsksNoProxy checks that the token does not go to a proxy.
+func TestHealthAsksNoProxy(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(proxy.Close)
+	env := []string{"WEIR_HTTP_LISTEN=weir.invalid:8480", "HTTP_PROXY=" + proxy.URL, "WEIR_HTTP_TOKEN=0123456789abcdef0123456789abcdef"}
+	if got := program.Command(t, env, "health"); got.Code != cli.ExitUnreachable || asked.Load() > 0 {
+		t.Errorf("%+v, the proxy was asked %d times", got, asked.Load())
 	}
 }

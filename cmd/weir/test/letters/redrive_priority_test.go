@@ -17,6 +17,9 @@ import (
 func TestRedrivenJobIsLow(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 50/s, capacity: 3}}\n")
+	if said, code := r.CLI().Run("dead", "redrive", "--rate", "", "--yes"); code != cli.ExitUsage {
+		t.Errorf("an empty rate: exit code %d\n%s", code, said)
+	}
 	if said, code := r.CLI().Run("dead", "redrive", "--priority", "urgent", "--yes"); code != cli.ExitUsage {
 		t.Errorf("a priority that is none: exit code %d, %s", code, said)
 	}

@@ -68,7 +68,8 @@ func askHealth(ctx context.Context, s *environment.Settings, path string, out io
 		// With the token, the answer also says why weir is not ready.
 		req.Header.Set("Authorization", "Bearer "+s.HTTPToken.Reveal())
 	}
-	answer, err := http.DefaultClient.Do(req)
+	// No proxy: it would get the token, and its answer would stand for weir's.
+	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(req)
 	if err != nil {
 		return cli.Unreachable(fmt.Errorf("no answer from %s: does weir serve have the same WEIR_HTTP_LISTEN? %w", at, err))
 	}

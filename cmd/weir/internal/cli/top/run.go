@@ -155,10 +155,10 @@ func (s *screen) say(ctx context.Context, w Word) {
 	}
 	s.busy, s.View.Said = true, fmt.Sprintf("%s %s …", w.Deed, w.about())
 	s.goes(func() {
-		ctx, cancel := context.WithTimeout(ctx, sayWait)
+		limited, cancel := context.WithTimeout(ctx, sayWait)
 		defer cancel()
 		text := fmt.Sprintf("%s %s: done", w.Deed, w.about())
-		if err := s.tell(ctx, w); err != nil {
+		if err := s.tell(limited, w); err != nil {
 			text = fmt.Sprintf("%s %s: %s", w.Deed, w.about(), visible(err.Error()))
 		}
 		select {

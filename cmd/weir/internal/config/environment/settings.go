@@ -279,6 +279,9 @@ func siteList(text string) ([]SiteAt, error) {
 			return nil, problem.Refuse(fix, "the site %s stands twice", problem.Quote(name))
 		}
 		where := secret.New(at, at)
+		if !strings.Contains(at, "://") && strings.ContainsAny(at, ":/") { // it may have a password, which must not be shown
+			return nil, problem.Refuse(fix, "the site %s has an address without nats://, or a name that no context has", problem.Quote(name))
+		}
 		if strings.Contains(at, "://") {
 			var err error
 			if where, err = natsURL(at); err != nil {

@@ -181,16 +181,34 @@ func (d *delivery) look(now time.Time) error {
 	return nil
 }
 
-// unheard handles a job under way whose last try has no answer. It sends the job again, unless so much time has passed
-// that weir may have forgotten the job's id.
+// unheard handles a job under way whose last try has no answer. It sends the job again, unless weir may have forgotten
+// the job's id.
 func (d *delivery) unheard(s *sending, now time.Time, why error) error {
 	d.land(s)
 	s.bucket.inFlight--
 	s.unheard = true
-	if age := now.Sub(s.first); s.tries > 1 && age > max(answerAfter*2, d.Remembered/10*9) {
-		return d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too late to send the job again")})
+	if d.mayBeForgotten(s, now) {
+		return d.giveUp(s)
 	}
 	return d.again(s, now, why)
+}
+
+// mayBeForgotten reports whether weir may have accepted a job in an earlier try and no longer know its id. It would take
+// the job as a new one, and call it twice.
+func (d *delivery) mayBeForgotten(s *sending, now time.Time) bool {
+	return s.unheard && !d.remembers(now.Sub(s.first))
+}
+
+// remembers reports whether weir certainly still knows an id that it got this long ago. It allows for clocks that run
+// unequally, and for the time that a message is under way.
+func (d *delivery) remembers(age time.Duration) bool { return age >= 0 && age < d.Remembered/10*9 }
+
+// giveUp ends a job that may not be sent again.
+func (d *delivery) giveUp(s *sending) error {
+	if last, known := d.Journal.of(s.id); known && last.word == wordTaken {
+		return d.end(s, Outcome{Verdict: Before, At: last.at})
+	}
+	return d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and weir may not know the job's id any more, so it is not sent again")})
 }
 
 // end reports the outcome of a line and forgets the line's job.

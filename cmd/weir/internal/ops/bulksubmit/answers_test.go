@@ -15,7 +15,7 @@ import (
 // underWay returns a delivery with jobs under way, whose batch has the number 1.
 func underWay(ids ...string) *delivery {
 	d := &delivery{
-		Options: Options{Report: func(Outcome) error { return nil }},
+		Options: Options{Report: func(Outcome) error { return nil }, Remembered: time.Hour},
 		tally:   Tally{Ended: map[Verdict]int{}}, open: map[int]*sending{}, flights: map[int][]*sending{},
 	}
 	for i, id := range ids {
@@ -83,5 +83,51 @@ func TestPublishBelowTheLimit(t *testing.T) {
 	}
 	if n, _, err := sub.Pending(); n != 0 || err != nil {
 		t.Errorf("%d messages, %v", n, err)
+	}
+}
+
+// TestForgottenIsNotSentAgain checks that a job that weir may have accepted is not sent again once weir may have
+// forgotten its id: neither after its first try, nor when its bucket has room at last.
+func TestForgottenIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		name       string
+		remembered time.Duration
+		age        time.Duration
+		want       Verdict
+	}{
+		{"young", 10 * time.Minute, answerAfter, ""},
+		{"as old as weir's memory", 10 * time.Minute, 9 * time.Minute, Unsure},
+		{"a memory shorter than the wait for an answer", 10 * time.Second, answerAfter, Unsure},
+		{"an unknown memory", 0, answerAfter, Unsure},
+	} {
+		d := underWay("1")
+		d.Remembered = c.remembered
+		s := d.open[1]
+		s.first, s.sentAt = now.Add(-c.age), now.Add(-answerAfter)
+		if err := d.unheard(s, now, ErrSilent); c.want != "" && err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.want == "" && d.tally.Ended[Unsure] != 0 || c.want != "" && (d.tally.Ended[c.want] != 1 || d.waiting != 0) {
+			t.Errorf("%s: %v, %d waiting", c.name, d.tally.Ended, d.waiting)
+		}
+	}
+	for _, said := range []word{wordSent, wordTaken} {
+		d := underWay("1")
+		d.Remembered, d.useful = 10*time.Minute, true
+		d.Journal = &Journal{last: map[[16]byte]entry{}}
+		s := d.open[1]
+		s.first = now.Add(-time.Minute)
+		d.Journal.last[s.id] = entry{said, s.first}
+		if err := d.unheard(s, now, ErrSilent); err != nil || d.waiting != 1 {
+			t.Fatalf("%v, %d waiting", err, d.waiting)
+		}
+		if err := d.send(now.Add(9 * time.Minute)); err != nil { // it has no connection: to send would panic
+			t.Fatal(err)
+		}
+		if want := map[word]Verdict{wordSent: Unsure, wordTaken: Before}[said]; d.tally.Ended[want] != 1 || d.waiting != 0 {
+			t.Errorf("%s: %v, %d waiting", said, d.tally.Ended, d.waiting)
+		}
 	}
 }

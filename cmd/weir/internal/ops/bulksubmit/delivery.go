@@ -22,7 +22,7 @@ const (
 	waitingJobs  = 16_384           // the most jobs that wait to be sent
 	waitingBytes = 64 << 20         // the most bytes of bodies that wait
 	keptBuckets  = 65_536           // the most buckets that are remembered while they have no jobs
-	answerAfter  = 15 * time.Second // the time after which a job without an answer is sent again; the intake itself waits for the store
+	answerAfter  = 15 * time.Second // the longest wait for an answer to a job; the intake itself waits for the store
 	againAfter   = time.Second      // the wait before the next send if a job could not be stored, or no intake received it
 	patience     = time.Minute      // the longest time without a useful answer
 	lastAnswers  = 5 * time.Second  // the longest wait for answers under way when the run is ended
@@ -34,7 +34,8 @@ type Options struct {
 	Conn    *nats.Conn
 	Lines   *Lines
 	Journal *Journal // nil: no journal
-	// Remembered is the time for which weir certainly remembers an id. 0 means unknown.
+	// Remembered is the time for which weir certainly remembers an id. 0 means unknown: then no job that weir may have
+	// accepted is sent again.
 	Remembered time.Duration
 	// Fit makes a job ready for its api. If it fails, the job is not sent, and the error is reported as the line's
 	// outcome. Optional.
@@ -62,7 +63,7 @@ const (
 	Full    Verdict = "full"    // the job's bucket is full, or its call would come too late
 	Refused Verdict = "refused" // weir does not accept the job
 	Bad     Verdict = "bad"     // not sent: the line is wrong
-	Unsure  Verdict = "unsure"  // not sent: weir may have accepted the job before, too long ago to certainly remember its id
+	Unsure  Verdict = "unsure"  // not sent, or not again: weir may have accepted the job before, too long ago to remember its id for certain
 )
 
 // Outcome is the verdict on a line, with details.
@@ -270,7 +271,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 	s.id = identity(&line.Job)
 	if last, known := d.Journal.of(s.id); known && last.word != wordRefused {
 		age := now.Sub(last.at)
-		switch remembered := age >= 0 && age < d.Remembered/10*9; {
+		switch remembered := d.remembers(age); {
 		case !remembered && last.word == wordTaken:
 			return d.end(s, Outcome{Verdict: Before, At: last.at})
 		case !remembered:
@@ -343,7 +344,13 @@ func (d *delivery) send(now time.Time) error {
 		b.waiting = b.waiting[1:]
 		d.waiting--
 		d.held -= len(s.job.Body)
-		if d.open[s.line] == s { // otherwise a late answer has ended the job
+		switch {
+		case d.open[s.line] != s: // a late answer has ended the job
+		case d.mayBeForgotten(s, now): // it waited too long for room in its bucket
+			if err := d.giveUp(s); err != nil {
+				return err
+			}
+		default:
 			b.sent(now)
 			d.flying++
 			d.bytes += len(s.job.Body)

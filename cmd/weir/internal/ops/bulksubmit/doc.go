@@ -5,8 +5,9 @@
 //
 //   - No job is called twice because a run was interrupted and started again. As long as weir remembers an id (dedupe),
 //     weir prevents a second call. After that time the journal decides: a job that has a receipt is not sent, and a job
-//     that may have been accepted is reported and not sent.
+//     that may have been accepted is reported and not sent. The same holds within a run, for a job without an answer.
 //   - A job is in the journal, on disk, before it is published. So the next run knows every job that a killed run sent.
+//     Only one run at a time may use a journal.
 //   - A line without an id gets an id from its content and from the number of equal lines before it. So the id is the
 //     same in every run, even if other lines are inserted or removed, and two equal lines are two jobs.
 //   - Only the journal's index and the names of lines without an id grow with the file, and both are bounded.

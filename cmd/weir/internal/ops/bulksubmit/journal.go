@@ -41,12 +41,15 @@ type Journal struct {
 }
 
 // OpenJournal opens or creates a journal, to which further notes are appended. If forget is true, it empties the
-// journal first. If the file is not a journal, OpenJournal fails and leaves the file unchanged. The caller must close
-// the journal.
+// journal first. If the file is not a journal, or another run has it open, OpenJournal fails and leaves the file
+// unchanged. The caller must close the journal.
 func OpenJournal(path string, forget bool) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
+	}
+	if err := lock(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("journal %s: %w", path, err), file.Close())
 	}
 	j := &Journal{file: file, last: map[[16]byte]entry{}}
 	if err := j.load(forget); err != nil {
@@ -54,6 +57,10 @@ func OpenJournal(path string, forget bool) (*Journal, error) {
 	}
 	return j, nil
 }
+
+// errInUse reports that another process has the journal. Two runs would overwrite each other's notes, and a later run
+// would submit jobs again of which it knows nothing.
+var errInUse = errors.New("another run of `weir submit` uses it: wait until that has ended")
 
 var errNoJournal = errors.New("this is not a journal of `weir submit`: name another file")
 

@@ -2,6 +2,7 @@ package bulksubmit
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,28 @@ func TestOpenJournalSparesOtherFiles(t *testing.T) {
 		if text, err := os.ReadFile(path); err != nil || !bytes.Equal(text, []byte(c.text)) {
 			t.Errorf("%s: it is %.40q now, %v", c.name, text, err)
 		}
+	}
+}
+
+// TestJournalHasOneRun checks that a second run is refused a journal that a first one has open.
+func TestJournalHasOneRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	first, err := OpenJournal(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenJournal(path, true); !errors.Is(err, errInUse) {
+		t.Errorf("a second run opens it: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := OpenJournal(path, false)
+	if err != nil {
+		t.Fatalf("after the first run: %v", err)
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 // noteBucket is the key-value bucket for the notes of moves. It exists at both ends and is never moved.
 const noteBucket = "weir_move"
 
-// Keys of the two notes. One server can have both, if jobs were moved to this server and are now moved from it.
+// Keys of the two notes. One server can have both: if jobs were moved to it and are now moved from it, and while jobs
+// that were moved from it come back.
 const (
 	leavingKey  = "leaving"
 	arrivingKey = "arriving"
@@ -32,6 +33,9 @@ type note struct {
 	Who  string    `json:"who"`
 	At   time.Time `json:"at"`
 	Done bool      `json:"done"`
+	// Last has the last sequence of each copied stream, once the move is done. What came to the source later was not
+	// moved.
+	Last map[string]uint64 `json:"last,omitempty"`
 }
 
 // readNote returns a note, nil if there is none. It asks the stream's leader. A lagging replica could lack a move that
@@ -73,6 +77,7 @@ func writeNote(ctx context.Context, js jetstream.JetStream, replicas int, key st
 	return nil
 }
 
+// dropNote removes a note, if there is one.
 func dropNote(ctx context.Context, js jetstream.JetStream, key string) error {
 	kv, err := js.KeyValue(ctx, noteBucket)
 	if err == nil {

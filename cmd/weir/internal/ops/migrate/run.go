@@ -194,9 +194,15 @@ func (m *mover) run(ctx context.Context) error {
 	if err := m.verify(ctx); err != nil {
 		return err
 	}
-	m.note.Done, m.note.At = true, time.Now().UTC()
+	m.note.Done, m.note.At, m.note.Last = true, time.Now().UTC(), map[string]uint64{}
+	for _, s := range m.streams {
+		m.note.Last[s.Config.Name] = s.State.LastSeq
+	}
 	if err := writeNote(ctx, m.from.JetStream, 1, leavingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.from.At, m.from.Explain(err))
+	}
+	if err := m.comeBack(ctx); err != nil {
+		return m.to.Explain(err)
 	}
 	if err := writeNote(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))

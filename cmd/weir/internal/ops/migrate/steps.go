@@ -39,6 +39,7 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 	begun := leaving != nil && arriving != nil && leaving.ID == arriving.ID
 	switch {
 	case begun && arriving.Done:
+		m.note = *arriving
 		m.talk("everything was moved from %s to %s at %s already", m.from.At, m.to.At, cli.ClockTime(arriving.At))
 		return true, m.seal(ctx)
 	case leaving != nil && !begun && (leaving.Done || leaving.To != m.to.At):
@@ -180,33 +181,57 @@ func (m *mover) verify(ctx context.Context) error {
 	return nil
 }
 
+// comeBack drops the target's note of a former move away from it. With that note weir would start at neither end. It
+// does so only when the move is done at the source, and before it is done at the target: so weir starts at the target
+// only when all jobs are there.
+func (m *mover) comeBack(ctx context.Context) error {
+	left, err := readNote(ctx, m.to.Conn, leavingKey)
+	if err != nil || left == nil {
+		return err
+	}
+	return dropNote(ctx, m.to.JetStream, leavingKey)
+}
+
 // seal makes the source refuse late messages. An intake that was suspended or cut off during the move continues at the
 // source until it reads the note. Because of the seal it answers 503 until then. A seal cannot be undone, so seal is
-// the last step. If messages arrived after their stream was copied, seal fails and names them.
+// the last step. If messages arrived after their stream was copied, seal fails and names them, also when it is repeated.
 func (m *mover) seal(ctx context.Context) error {
 	if m.inside {
 		return nil // no other process uses the data
 	}
-	late := []string{}
-	for _, s := range m.streams {
-		if s.Config.Sealed || !strings.HasPrefix(s.Config.Name, "WEIR_") {
+	streams, err := Streams(ctx, m.from.JetStream)
+	if err != nil {
+		return m.from.Explain(err)
+	}
+	var failed, late []string
+	for _, s := range streams {
+		name, last := s.Config.Name, s.State.LastSeq
+		if !strings.HasPrefix(name, "WEIR_") {
 			continue
 		}
-		sealed := s.Config
-		sealed.Sealed = true
-		stream, err := m.from.JetStream.UpdateStream(ctx, sealed)
-		if err != nil {
-			return fmt.Errorf("everything is moved, but %s on %s could not be sealed: %w", s.Config.Name, m.from.At, m.from.Explain(err))
+		if !s.Config.Sealed {
+			sealed := s.Config
+			sealed.Sealed = true
+			stream, err := m.from.JetStream.UpdateStream(ctx, sealed)
+			if err != nil {
+				failed = append(failed, fmt.Sprintf("%s (%v)", name, m.from.Explain(err)))
+			} else {
+				last = stream.CachedInfo().State.LastSeq
+			}
 		}
-		if last := stream.CachedInfo().State.LastSeq; last > s.State.LastSeq {
-			late = append(late, fmt.Sprintf("%s from %d on", s.Config.Name, s.State.LastSeq+1))
+		if last > m.note.Last[name] {
+			late = append(late, fmt.Sprintf("%s from %d on", name, m.note.Last[name]+1))
 		}
+	}
+	var lacks []error
+	if len(failed) > 0 {
+		lacks = append(lacks, fmt.Errorf("everything is moved, but streams on %s could not be sealed; run the same command again: %s", m.from.At, strings.Join(failed, ", ")))
 	}
 	if len(late) > 0 {
-		return fmt.Errorf("everything is moved, but jobs arrived on %s after it was copied and are only there; read them (nats stream view) and submit them again: %s",
-			m.from.At, strings.Join(late, ", "))
+		lacks = append(lacks, fmt.Errorf("everything is moved, but jobs arrived on %s after it was copied and are only there; read them (nats stream view) and submit them again: %s",
+			m.from.At, strings.Join(late, ", ")))
 	}
-	return nil
+	return errors.Join(lacks...)
 }
 
 // abandon takes back a move that is not done.

@@ -61,6 +61,9 @@ matches. 5: the redrive waits, and no replica runs it so far.`,
   weir dead redrive --api credit-check --reason overflow --since 2h --rate 20/s --yes
   weir dead redrive 17 18`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.rate == "" {
+				return cli.Usage(errors.New("--rate is empty: write letters per duration, such as 20/s, or leave the flag out"))
+			}
 			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, store *deadview.Store) error {
 				return f.redrive(ctx, cmd, c, store)
 			})
