@@ -412,3 +412,30 @@ func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 		t.Fatalf("jobs %v are made ready; want job 1 first", got)
 	}
 }
+
+// TestFoundJobWaitsForOlderOnes makes jobs of a key ready of which a takeover has found one with an intent, for a call
+// that had not begun. The job before it has no intent, and is called first.
+func TestFoundJobWaitsForOlderOnes(t *testing.T) {
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 10, Capacity: 10}}
+	for _, phase := range []Phase{resting, settling} {
+		s := New(&Policy{Rules: rules}, Pace{MaxStaged: MaxStaged, MaxCalls: MaxCalls, PrepareLead: time.Second}, func(string) bucket.Micros { return 0 })
+		now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
+		var q *KeyQueue
+		for seq := range uint64(3) {
+			q = s.Push("k", seq+1, p)
+		}
+		found := s.Extract(q, 2)
+		found.NotBefore, found.Phase, found.Unseen = 1, phase, phase == settling // it is looked up what became of its call
+		var ready []uint64
+		for _, j := range s.Step(now).Load {
+			ready = append(ready, j.Seq)
+		}
+		want := map[Phase][]uint64{resting: {1, 2, 3}, settling: {1}}[phase]
+		if !slices.Equal(ready, want) {
+			t.Errorf("phase %d: the jobs %v are made ready, want %v", phase, ready, want)
+		}
+		if next := q.nextFirst(bucket.Normal); next == nil || next.Seq != 1 {
+			t.Errorf("phase %d: the next job is %+v, want 1", phase, next)
+		}
+	}
+}

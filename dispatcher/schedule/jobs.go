@@ -82,9 +82,9 @@ func (all Jobs) newest() bucket.Micros {
 	return at
 }
 
-// nextFirst returns the first of the Jobs of a priority whose first call has not begun. It returns nil if the
-// first such job is still in the backlog, or if there is none. A call that has started and not left counts as not
-// begun, because it may be taken back. A lost call counts as not begun while it is not known whether it was made.
+// nextFirst returns the first of the Jobs of a priority whose first call has not begun, nil if there is none. A call
+// that has started and not left counts as not begun, because it may be taken back. A lost call counts as not begun while
+// it is not known whether it was made.
 func (all Jobs) nextFirst(of bucket.Priority) *Job {
 	for _, j := range all {
 		if j.Priority != of {

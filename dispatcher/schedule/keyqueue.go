@@ -286,6 +286,24 @@ func (q *KeyQueue) Empty() bool { return q.Depth() == 0 }
 // jobs behind it wait for that call.
 func (j *Job) First() bool { return j.Calls == 0 || j.Unseen || j.carries }
 
+// waitsBefore reports whether a job of j's priority waits in the backlog that comes before j. That is so after a
+// takeover, if j has a history and the other job has none: the former owner may have made them ready together, and died
+// when only the intent of j was stored.
+func (q *KeyQueue) waitsBefore(j *Job) bool {
+	next, ok := q.waits.Of(j.Priority).Next()
+	return ok && next.Compare(j.place) < 0
+}
+
+// nextFirst returns the first job of a priority whose first call has not begun. It returns nil if that job is still in
+// the backlog, or if there is none.
+func (q *KeyQueue) nextFirst(of bucket.Priority) *Job {
+	j := q.Jobs.nextFirst(of)
+	if j != nil && q.waitsBefore(j) {
+		return nil
+	}
+	return j
+}
+
 // Past reports whether the job's deadline has passed at now.
 func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
 

@@ -133,6 +133,9 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 		if rest.Priority != of || awaited && rest.First() {
 			continue
 		}
+		if rest.First() && q.waitsBefore(rest) {
+			break
+		}
 		if rest.Phase == settling && rest.Unseen {
 			passable = false // the dispatcher is finding out what became of its call
 			break
@@ -398,7 +401,7 @@ func (s *step) look(q *KeyQueue) {
 }
 
 func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
-	j := q.Jobs.nextFirst(of)
+	j := q.nextFirst(of)
 	switch {
 	case j == nil && !q.waits.Of(of).HasNext():
 		return
@@ -422,7 +425,7 @@ func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
 // priorities do, too. Otherwise it returns nil.
 func (q *KeyQueue) awaiting() (first *Job) {
 	for _, p := range q.waits.Priorities() {
-		switch j := q.Jobs.nextFirst(p); {
+		switch j := q.nextFirst(p); {
 		case j == nil && !q.waits.Of(p).HasNext():
 		case j == nil || j.Phase != resting || j.awaits == "":
 			return nil
@@ -464,7 +467,7 @@ func (s *Schedule) Waken(j *Job, again bool) {
 // on. Forgo returns false and changes nothing if an operator has cancelled the job or paused its key, or if a job of
 // its priority before it has not begun its first call. The job must then await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
-	if j.cancelled || s.Holds.IsPaused(j.Queue) || j.Queue.Jobs.nextFirst(j.Priority) != j {
+	if j.cancelled || s.Holds.IsPaused(j.Queue) || j.Queue.nextFirst(j.Priority) != j {
 		return false
 	}
 	s.Unstage(j)
