@@ -2,7 +2,7 @@
 # The roles of accounts.conf for a server in operator mode: the same lists, as users of two accounts made with nsc, under the operator that
 # `nsc env` shows. Run it with the operator's keys at hand; see https://docs.nats.io/using-nats/nats-tools/nsc
 #
-#   ACCOUNT=WEIR deploy/nats/nsc.sh && nsc push -A
+#   ACCOUNT=WEIR STORE=80G deploy/nats/nsc.sh && nsc push -A
 #   (umask 077; nsc generate creds -a WEIR -n worker > worker.creds)       # WEIR_NATS_CREDS=worker.creds WEIR_NATS_INBOX=_INBOX.worker
 #   (umask 077; nsc generate creds -a VIEWERS -n viewer > viewer.creds)
 #
@@ -13,6 +13,7 @@
 set -eu
 ACCOUNT=${ACCOUNT:-WEIR}
 VIEWERS=${VIEWERS:-VIEWERS}   # an account of their own: accounts.conf says why
+STORE=${STORE:-}              # the most that weir's streams may take, all copies together: accounts.conf says how much
 SYSTEM=${SYSTEM:-}            # SYS, if workers and operators may ask how the servers sync: accounts.conf says what else that shows
 if [ "$ACCOUNT" = "$VIEWERS" ]; then
   echo "nsc.sh: ACCOUNT and VIEWERS are both $ACCOUNT: viewers in weir's account could write there; name two" >&2
@@ -41,9 +42,17 @@ has() {
 }
 
 account "$ACCOUNT"
-case $(nsc describe account "$ACCOUNT" --field nats.limits.disk_storage 2>/dev/null) in
-  '' | null | 0) nsc edit account "$ACCOUNT" --js-enable 0 ;;    # no tiers: streams of one replica and of three
-esac                                                             # nsc refuses to enable it twice
+limit=$(nsc describe account "$ACCOUNT" --field nats.limits.disk_storage 2>/dev/null) || limit=
+case $limit in
+  '' | null | 0 | -1)
+    if [ -z "$STORE" ]; then
+      echo "nsc.sh: account $ACCOUNT has no limit for its store: set STORE, such as STORE=80G; accounts.conf says how much" >&2
+      exit 2
+    fi
+    [ "$limit" = -1 ] || nsc edit account "$ACCOUNT" --js-enable 0    # no tiers: streams of one replica and of three
+    nsc edit account "$ACCOUNT" --js-disk-storage "$STORE"            # nsc does not take both flags at once
+    ;;
+esac
 
 # The question of weir doctor, which needs a token of the system account.
 syncs='$SYS.REQ.SERVER.PING.JSZ'

@@ -34,4 +34,5 @@ var referredTo = map[string]string{
 	"SECRET_OF_OWN": "own", "SECRET_OF_STOLEN": "stolen",
 	"NATS_PRODUCER_PASSWORD": "secret-of-producer", "NATS_WORKER_PASSWORD": "secret-of-worker", "NATS_OPERATOR_PASSWORD": "secret-of-operator",
 	"NATS_VIEWER_PASSWORD": "secret-of-viewer", "NATS_MOVER_PASSWORD": "secret-of-mover", "NATS_SYS_PASSWORD": "secret-of-sys",
+	"NATS_WEIR_STORE": "80G",
 }

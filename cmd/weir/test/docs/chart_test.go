@@ -95,7 +95,7 @@ func TestChartHolds(t *testing.T) {
 	for _, values := range [][]string{
 		{"serviceMonitor.enabled=true", "prometheusRule.enabled=true", "serviceMonitor.labels.release=prometheus"},
 		{"nats.inside=true", "replicaCount=1", "persistence.storageClass=fast", "networkPolicy.producers[0].podSelector.matchLabels.app=shop"},
-		{"redis.enabled=false", "filesSecret=", "podDisruptionBudget.enabled=false", "networkPolicy.enabled=false", "image.digest=sha256:" + strings.Repeat("a", 64)},
+		{"redis.enabled=false", "replicaCount=1", "filesSecret=", "podDisruptionBudget.enabled=false", "networkPolicy.enabled=false", "image.digest=sha256:" + strings.Repeat("a", 64)},
 		{"ingress.enabled=true", "ingress.hosts[0]=weir.shop.example", "ingress.className=nginx", "ingress.tls[0].secretName=tls", "serviceAccountName=caller"},
 	} {
 		chart := rendered(t, values...)
@@ -119,6 +119,16 @@ func TestChartHolds(t *testing.T) {
 		}
 		checkChartPod(t, values, pods)
 		checkIngress(t, chart)
+		wantStrategy := any("RollingUpdate")
+		switch {
+		case inside:
+			wantStrategy = nil
+		case slices.Contains(values, "redis.enabled=false"):
+			wantStrategy = "Recreate" // weir refuses to share limits without Redis, also with a pod that is about to end
+		}
+		if got := at(pods, "spec", "strategy", "type"); got != wantStrategy {
+			t.Errorf("%v: the strategy is %v", values, got)
+		}
 		if inside != (at(pods, "spec", "volumeClaimTemplates") != nil) {
 			t.Errorf("%v: the volumes are %v", values, at(pods, "spec", "volumeClaimTemplates"))
 		}
@@ -131,6 +141,17 @@ func TestChartHolds(t *testing.T) {
 	}
 	if _, errs, err := helm(t, "template", "weir", filepath.Join(weirtest.DeployDir, "helm", "weir"), "--kube-version", "1.30.0", "--set", "nats.inside=true"); err == nil || !strings.Contains(errs, "set replicaCount to 1") {
 		t.Errorf("two pods with a server inside each: %v %s", err, errs)
+	}
+	for config, want := range map[string]string{
+		"":                                       "api credit-check has shared limits",
+		"apis: {pay: {account: openai}}":         "api pay has shared limits",
+		"apis: {pay: {url: 'http://pay/'}}":      "",
+		"apis: {pay: {limits: []}\\, sms: null}": "",
+	} {
+		_, errs, err := helm(t, "template", "weir", filepath.Join(weirtest.DeployDir, "helm", "weir"), "--kube-version", "1.30.0", "--set", "redis.enabled=false,config="+config)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(errs, want)) {
+			t.Errorf("two pods without Redis with %q: %v %s", config, err, errs)
+		}
 	}
 	if out, errs, err := helm(t, "lint", "--strict", filepath.Join(weirtest.DeployDir, "helm", "weir")); err != nil || strings.Contains(out+errs, "symbolic link") {
 		t.Errorf("helm lint: %v\n%s%s", err, out, errs)
@@ -249,6 +270,9 @@ func checkChartPod(t *testing.T, values []string, pods object) {
 		if at(container, probe, "httpGet", "port") != container["ports"].([]any)[0].(object)["name"] {
 			t.Errorf("%v: %s does not ask weir's port", values, probe)
 		}
+	}
+	if at(pod, "securityContext", "fsGroup") != nil && at(pod, "securityContext", "fsGroupChangePolicy") != "OnRootMismatch" {
+		t.Errorf("%v: each mount gives the group rights to the files with credentials", values)
 	}
 	if at(pod, "securityContext", "runAsNonRoot") != true || at(container, "securityContext", "readOnlyRootFilesystem") != true {
 		t.Errorf("%v: the container may do more than it needs", values)

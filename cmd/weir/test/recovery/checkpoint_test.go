@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,9 @@ import (
 	"weir/bucket/natstest"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/serve/restoreguard"
+	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
@@ -77,6 +81,38 @@ func TestUnreadablePausePauses(t *testing.T) {
 	r.CLI().Must("pause", "pay")
 }
 
+// TestUnreadableOrderRefuses: the value that says when the store was restored is damaged while weir is stopped. Every start
+// refuses the store, until one is told that the store was restored.
+func TestUnreadableOrderRefuses(t *testing.T) {
+	t.Parallel()
+	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, burst: 10, capacity: 50}\n")
+	t.Cleanup(r.Stop)
+	order := restoreguard.Order{Who: "an operator", Streams: map[string]restoreguard.Mark{}}
+	r.Start()
+	if err := order.Give(t.Context(), r.Control()); err != nil {
+		t.Fatal(err)
+	}
+	r.Stop()
+	natstest.Spoil(t, r.Settings().DataDir, "KV_weir_control", "an operator")
+	for range 2 { // the first one makes the bucket again
+		_, err := worker.Start(await.Context(t, "a worker to start"), r.Settings(), weirtest.TestLog(t))
+		if exit := (*cli.Exit)(nil); !errors.As(err, &exit) || exit.Code != cli.ExitRefused || !strings.Contains(err.Error(), "weir serve --restored") {
+			t.Fatalf("a start without the order: %v", err)
+		}
+	}
+	s := r.Settings()
+	s.Restored = true
+	w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stop()
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
+		t.Error(err)
+	}
+	r.Start()
+}
+
 // TestDamagedBucketBesideAnExternalServer: a checkpoint, an account of use and a pause are damaged in the store of an
 // external server. A start refuses the store before it writes to it, and says what to do. If that is done, the next start
 // grants nothing again.
@@ -87,12 +123,12 @@ func TestDamagedBucketBesideAnExternalServer(t *testing.T) {
 	port := natstest.Port(t, ns)
 	r := weirtest.NewReplicas(t, ns.ClientURL(), 1, "apis:\n  pay:\n    url: %s/v1\n    bucket: {rate: 100/s, burst: 10, capacity: 50}\n"+
 		"    limits: [{name: all, rate: 10/1h, burst: 10}, {name: days, quota: 1000/day, tz: "+machine.Noon()+"}]\n")
-	cli := program.CLI{T: t, NATS: ns.ClientURL()}
+	commands := program.CLI{T: t, NATS: ns.ClientURL()}
 	for n := range 12 {
 		r.Publish(t.Context(), "weir.jobs.pay.k", fmt.Sprint("job-", n), []byte("a job"))
 	}
 	await.Until(t, "ten calls", func() bool { return len(r.API.All()) == 10 })
-	cli.Must("pause", "pay", "other", "--why", "the damaged one")
+	commands.Must("pause", "pay", "other", "--why", "the damaged one")
 	r.StopOne(0)
 	ns.Shutdown()
 	ns.WaitForShutdown()
@@ -114,7 +150,7 @@ func TestDamagedBucketBesideAnExternalServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Publish(t.Context(), "weir.jobs.pay.l", "job-l", []byte("a job"))
-	if out := cli.Must("show", "pay", "l"); !strings.Contains(out, "counts as used up until its period is over") {
+	if out := commands.Must("show", "pay", "l"); !strings.Contains(out, "counts as used up until its period is over") {
 		t.Errorf("show: %s", out)
 	}
 	if n := len(r.API.All()); n != 10 {

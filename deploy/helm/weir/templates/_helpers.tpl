@@ -54,6 +54,7 @@ spec:
     runAsUser: 65532
     runAsGroup: 65532
     fsGroup: 65532
+    fsGroupChangePolicy: OnRootMismatch # otherwise each mount gives the group rights to the files with credentials
     seccompProfile: {type: RuntimeDefault}
   topologySpreadConstraints:
     - maxSkew: 1

@@ -41,8 +41,20 @@ type Check struct {
 // returns false if the server does not report the user's rights.
 func (c *Check) MayGate() bool { return c.mayGate }
 
-// Run makes the checks. It returns the bytes that the account may store, 0 if the server does not tell or sets no
-// limit.
+// Room returns how many bytes weir's streams use, and how many they may use, 0 if the server sets no limit. Each byte
+// counts once, however many replicas the streams have. The server counts every replica, and a tier's limit, but not an
+// account's, is meant for each replica.
+func Room(info *jetstream.AccountInfo, replicas int) (used, most int64) {
+	copies := int64(max(replicas, 1))
+	if tier, ok := info.Tiers[tierName(replicas)]; ok {
+		return int64(tier.Store) / copies, max(0, tier.Limits.MaxStore) //nolint:gosec // bytes on disks
+	}
+	return int64(info.Store) / copies, max(0, info.Limits.MaxStore) / copies //nolint:gosec // bytes on disks
+}
+
+func tierName(replicas int) string { return fmt.Sprintf("R%d", replicas) }
+
+// Run makes the checks. It returns the bytes that the account may store in streams, as Room does.
 func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	if err := c.version(); err != nil {
 		return 0, err
@@ -59,7 +71,7 @@ func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	}
 	c.syncs(ctx, account.Domain)
 	limits := account.Limits
-	if tier, ok := account.Tiers[fmt.Sprintf("R%d", c.Settings.Replicas)]; ok {
+	if tier, ok := account.Tiers[tierName(c.Settings.Replicas)]; ok {
 		limits = tier.Limits
 	} else if len(account.Tiers) > 0 {
 		return 0, fmt.Errorf("the account may keep no streams with %d replicas at %s: set WEIR_REPLICAS to what its tiers allow, or have a tier R%[1]d added",
@@ -71,7 +83,12 @@ func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	if limits.MaxStore == 0 && limits.MaxMemory > 0 {
 		return 0, fmt.Errorf("the account at %s may store nothing on disk: give it disk storage (jetstream { max_file })", c.at())
 	}
-	return max(0, limits.MaxStore), nil
+	if _, room = Room(account, c.Settings.Replicas); room == 0 && !c.Inside {
+		c.Log.Warn("the account has no limit for its store: if the server's store gets full, results and dead letters cannot be stored either, "+
+			"and nothing warns before. Give the account a limit below the server's max_file_store (jetstream { max_file }, nsc edit account --js-disk-storage): "+
+			"then weir refuses jobs with 503 while there is room for their ends", "server", c.at())
+	}
+	return room, nil
 }
 
 // TakesCopies makes the checks for a server that only receives copies of streams.

@@ -56,6 +56,7 @@ func TestRoleHasTheRights(t *testing.T) {
 	for _, role := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
 		t.Setenv("NATS_"+role+"_PASSWORD", role)
 	}
+	t.Setenv("NATS_WEIR_STORE", "80G")
 	opts, err := server.ProcessConfigFile("../../../../../deploy/nats/accounts.conf")
 	if err != nil {
 		t.Fatal(err)

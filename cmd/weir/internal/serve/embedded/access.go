@@ -60,8 +60,10 @@ func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Log
 	return nil
 }
 
-// publicKey returns the user name of the credentials in a file, and creates the file if it is missing. If other users
-// may read the file, publicKey replaces it, because its credentials are no longer secret.
+// publicKey returns the user name of the credentials in a file, and creates the file if it is missing. If every user
+// may read the file, publicKey replaces it, because its credentials are no longer secret. If only the file's group may
+// read it, publicKey keeps the credentials and takes the right from the group: Kubernetes gives it to the group of the
+// pod (fsGroup) whenever it mounts the volume.
 func publicKey(path string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -69,9 +71,15 @@ func publicKey(path string, log *slog.Logger) (string, error) {
 		return makeCredentials(path)
 	case err != nil:
 		return "", fmt.Errorf("credentials: %w", err)
-	case info.Mode().Perm()&0o077 != 0:
+	case info.Mode().Perm()&0o007 != 0:
 		log.Warn("other users could read these credentials; new ones replace them", "file", path, "mode", info.Mode().Perm().String())
 		return makeCredentials(path)
+	case info.Mode().Perm()&0o070 != 0:
+		if err := os.Chmod(path, 0o600); err != nil {
+			return "", fmt.Errorf("credentials: %w", err)
+		}
+		log.Warn("the group of this file could read these credentials; they stay valid, and from now on only weir's user reads the file. "+
+			"If you do not trust the group, remove the file and restart weir: it makes new credentials", "file", path, "mode", info.Mode().Perm().String())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

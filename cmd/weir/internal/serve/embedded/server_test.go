@@ -58,7 +58,8 @@ func TestOneWeirADirectory(t *testing.T) {
 }
 
 // TestAsksWho checks that no client connects without credentials if these are required. Only their owner may read the
-// credentials of the data directory. They stay valid after a restart, and separate producers from operators.
+// credentials of the data directory. They stay valid after a restart, also if the group was given rights (fsGroup of
+// Kubernetes), and separate producers from operators.
 func TestAsksWho(t *testing.T) {
 	dir := t.TempDir()
 	o := options(t, "127.0.0.1:0", dir)
@@ -83,6 +84,9 @@ func TestAsksWho(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, ProducerCreds), 0o644); err != nil { //nolint:gosec // that is what is to be noticed
 		t.Fatal(err)
 	}
+	if err := os.Chmod(filepath.Join(dir, OperatorCreds), 0o660); err != nil { //nolint:gosec // as the kubelet does it
+		t.Fatal(err)
+	}
 	leaked, err := nats.NkeyOptionFromSeed(filepath.Join(dir, ProducerCreds))
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +98,9 @@ func TestAsksWho(t *testing.T) {
 	after, err := os.ReadFile(filepath.Join(dir, OperatorCreds))
 	if err != nil || !bytes.Equal(before, after) {
 		t.Errorf("a restart changed the operators' credentials: %v", err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, OperatorCreds)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the group may still read the operators' credentials: %v %v", info, err)
 	}
 	if _, err := nats.Connect(s.ClientURL(), nats.Timeout(await.Patience), leaked); err == nil {
 		t.Error("credentials that others could read are taken")

@@ -3,16 +3,22 @@ package restoreguard
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"weir/bucket/stream"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// orderKey is the key of the order in the control bucket.
-const orderKey = "restored"
+// OrderKey is the key of the order in the control bucket.
+const OrderKey = "restored"
+
+// ErrOrderLost reports that there is an order, and that it cannot be read.
+var ErrOrderLost = errors.New("this store was restored from a backup before, and the value that says when (" + OrderKey + " of the control bucket) is lost, because the store is damaged")
 
 // Order says how to continue with a restored store. An order stays in force until another one replaces it.
 type Order struct {
@@ -28,16 +34,18 @@ type Order struct {
 	Streams map[string]Mark `json:"streams"`
 }
 
-// ReadOrder reads the order in force, nil if there is none.
+// ReadOrder reads the order in force, nil if there is none. It returns ErrOrderLost if the order cannot be read.
 func ReadOrder(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn) (*Order, error) {
-	m, err := newest(ctx, control, nc, orderKey)
-	if err != nil || m == nil {
-		return nil, err
+	m, err := stream.NewestEntry(ctx, nc, control.Bucket(), OrderKey)
+	if err != nil {
+		return nil, fmt.Errorf("%s in %s: %w", OrderKey, control.Bucket(), err)
+	}
+	if m == nil || m.Deleted() {
+		return nil, nil //nolint:nilnil // none is no error
 	}
 	var o Order
 	if err := json.Unmarshal(m.Data, &o); err != nil {
-		return nil, fmt.Errorf("what is to become of a restored store (%s in %s) cannot be read: delete it (`nats kv del %s %s`) and start with --restored",
-			orderKey, control.Bucket(), control.Bucket(), orderKey)
+		return nil, ErrOrderLost
 	}
 	return &o, nil
 }
@@ -48,7 +56,7 @@ func (o *Order) Give(ctx context.Context, control jetstream.KeyValue) error {
 	if err != nil {
 		panic("an order that JSON cannot carry: " + err.Error())
 	}
-	if _, err := control.Put(ctx, orderKey, data); err != nil {
+	if _, err := control.Put(ctx, OrderKey, data); err != nil {
 		return fmt.Errorf("note that the store was restored: %w", err)
 	}
 	return nil

@@ -8,18 +8,20 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/ingest"
 )
 
 // diskGuard makes the intake refuse jobs that would fill more than seven eighths of the store. The rest is for the ends
 // of jobs: if no result, record or letter could be stored, no job could be deleted. The streams of results, records,
-// events and letters have bounds of their own within the store.
+// events and letters have bounds of their own within the store. Bytes count once, however many replicas a stream has.
 type diskGuard struct {
-	js   jetstream.JetStream
-	room int64 // bytes that all streams may take together; 0: unknown
-	most int64 // bytes up to which jobs are accepted; 0: unknown
-	log  *slog.Logger
+	js       jetstream.JetStream
+	inside   bool // the server inside bounds the store, and does not say so in the account's limits
+	replicas int
+	log      *slog.Logger
 
+	room  atomic.Int64 // bytes that all streams may take together, 0: unknown
 	used  atomic.Int64 // bytes in use at the last look
 	since atomic.Int64 // bytes of the jobs that were let through and are not yet part of used
 	full  atomic.Bool
@@ -32,11 +34,16 @@ const (
 	jobOverhead = 1 << 10                // bytes of a stored job in addition to its body
 )
 
-func newDiskGuard(js jetstream.JetStream, room int64, log *slog.Logger) *diskGuard {
-	return &diskGuard{js: js, room: room, most: room / 8 * 7, log: log.With("component", "store")}
+func newDiskGuard(js jetstream.JetStream, room int64, inside bool, replicas int, log *slog.Logger) *diskGuard {
+	g := &diskGuard{js: js, inside: inside, replicas: replicas, log: log.With("component", "store")}
+	g.room.Store(room)
+	return g
 }
 
-// run reads the use of the store every roomCheck until ctx ends.
+// most returns the bytes up to which jobs are accepted, 0 if the room is unknown.
+func (g *diskGuard) most() int64 { return g.room.Load() / 8 * 7 }
+
+// run reads the use of the store and its limit every roomCheck until ctx ends.
 func (g *diskGuard) run(ctx context.Context) error {
 	tick := time.NewTicker(roomCheck)
 	defer tick.Stop()
@@ -51,9 +58,6 @@ func (g *diskGuard) run(ctx context.Context) error {
 }
 
 func (g *diskGuard) look(ctx context.Context) {
-	if g.most == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	settled, before := g.looked, g.since.Load()
@@ -63,29 +67,35 @@ func (g *diskGuard) look(ctx context.Context) {
 	}
 	g.since.Add(-settled) // jobs let through before the previous look are stored by now, or were refused
 	g.looked = before - settled
-	g.used.Store(int64(info.Store))
-	full := g.used.Load() >= g.most/16*15 // a large job may no longer fit
+	used, room := connect.Room(info, g.replicas)
+	if g.inside {
+		room = g.room.Load()
+	}
+	g.used.Store(used)
+	g.room.Store(room)
+	full := room > 0 && used >= g.most()/16*15 // a large job may no longer fit
 	switch was := g.full.Swap(full); {
 	case full && !was:
 		g.log.Error("the store is nearly full: intake refuses jobs that do not fit, and this replica is not ready; delete results or letters, raise rates, or enlarge the store",
-			"used_bytes", g.used.Load(), "most_bytes", g.most)
+			"used_bytes", g.used.Load(), "most_bytes", g.most())
 	case was && !full:
-		g.log.Info("the store has room again: intake accepts all jobs", "used_bytes", g.used.Load(), "most_bytes", g.most)
+		g.log.Info("the store has room again: intake accepts all jobs", "used_bytes", g.used.Load(), "most_bytes", g.most())
 	}
 }
 
 // ratio returns how much of the room is used, 0 to 1. It returns false if the room is unknown.
 func (g *diskGuard) ratio() (float64, bool) {
-	if g.room == 0 {
+	room := g.room.Load()
+	if room == 0 {
 		return 0, false
 	}
-	return float64(g.used.Load()) / float64(g.room), true
+	return float64(g.used.Load()) / float64(room), true
 }
 
 // err returns an error if the store has no room for jobs, else nil.
 func (g *diskGuard) err() error {
 	if g.full.Load() {
-		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", g.used.Load(), g.most)
+		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", g.used.Load(), g.most())
 	}
 	return nil
 }
@@ -95,7 +105,7 @@ func (g *diskGuard) err() error {
 func (g *diskGuard) let(size int64) bool {
 	for {
 		since := g.since.Load()
-		if g.used.Load()+since+size > g.most {
+		if most := g.most(); most > 0 && g.used.Load()+since+size > most {
 			return false
 		}
 		if g.since.CompareAndSwap(since, since+size) {
@@ -105,12 +115,7 @@ func (g *diskGuard) let(size int64) bool {
 }
 
 // before returns a queue that accepts jobs only while there is room.
-func (g *diskGuard) before(q ingest.Queue) ingest.Queue {
-	if g.most == 0 {
-		return q
-	}
-	return guardedQueue{q, g}
-}
+func (g *diskGuard) before(q ingest.Queue) ingest.Queue { return guardedQueue{q, g} }
 
 // guardedQueue is a queue that accepts jobs while there is room.
 type guardedQueue struct {

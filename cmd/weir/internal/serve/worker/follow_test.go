@@ -128,7 +128,7 @@ func TestRollbackOfHalfAVersion(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- dispatch.Run(running, running) }()
 	f := newFollower(followerOptions{
-		nc: js.Conn(), js: js, store: home, host: openedHost{}, dispatch: dispatch, dedupe: dedupe, guard: newDiskGuard(js, 0, log), log: log,
+		nc: js.Conn(), js: js, store: home, host: openedHost{}, dispatch: dispatch, dedupe: dedupe, guard: newDiskGuard(js, 0, true, 1, log), log: log,
 	}, nil, opened, present)
 	follow := func(ctx context.Context) <-chan error {
 		entries, err := home.History(ctx)

@@ -38,7 +38,9 @@ func (w *records) refuseRestored(ctx context.Context, c *config.Config) error {
 		return err
 	}
 	order, err := restoreguard.ReadOrder(ctx, w.control, w.nc)
-	if err != nil {
+	if lost := errors.Is(err, restoreguard.ErrOrderLost); lost && !w.settings.Restored {
+		return cli.Refused(fmt.Errorf("%w: start once with `weir serve --restored`. Without it limits might be exceeded, and jobs that were called might be called again", err))
+	} else if err != nil && !lost {
 		return err
 	}
 	var open []string

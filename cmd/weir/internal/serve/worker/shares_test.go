@@ -45,7 +45,7 @@ func TestRefusedVersionMayHaveLoweredAShare(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := newFollower(followerOptions{
-				nc: js.Conn(), js: js, store: home, host: openedHost{}, dedupe: queue.NewDedupe(present.Config.Dedupe), guard: newDiskGuard(js, 0, log), site: "eu", log: log,
+				nc: js.Conn(), js: js, store: home, host: openedHost{}, dedupe: queue.NewDedupe(present.Config.Dedupe), guard: newDiskGuard(js, 0, true, 1, log), site: "eu", log: log,
 			}, nil, nil, present)
 			if err := f.mayCall(); err != nil {
 				t.Errorf("before the version: %v", err)

@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/restoreguard"
 	"weir/cmd/weir/internal/serve/streamwatch"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -106,9 +107,9 @@ func (w *records) tellLost(keys []string) {
 
 // stopsWhenEmpty reports whether a key of the control bucket grants less with an empty value than without one. With an
 // empty checkpoint or account what may have been called counts as used. An empty pause is in force. A callback with an
-// empty position posts all ends that are still stored.
+// empty position posts all ends that are still stored. An empty order about a restored store refuses the start.
 func stopsWhenEmpty(key string) bool {
-	return isLimit(key) || admin.IsPause(key) || webhook.IsCallbackPosition(key)
+	return isLimit(key) || admin.IsPause(key) || webhook.IsCallbackPosition(key) || key == restoreguard.OrderKey
 }
 
 // isLimit reports whether a key of the control bucket holds what limits have used.
@@ -126,6 +127,8 @@ func lostValue(key string) string {
 		return what + "What was paused stays paused: `weir status` lists it, `weir resume` ends it"
 	case webhook.IsCallbackPosition(key):
 		return what + "The callback posts every end again that is kept"
+	case key == restoreguard.OrderKey:
+		return what + "It says when the store was restored from a backup: weir starts only with --restored"
 	}
 	return what + "Repeat orders that are missing in `weir status`"
 }

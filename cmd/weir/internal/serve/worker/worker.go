@@ -42,7 +42,7 @@ type link struct {
 	settings *environment.Settings
 	registry *prometheus.Registry
 	server   *embedded.Server // nil if the server is external
-	room     int64            // bytes that all streams may take together; 0: unknown
+	room     int64            // bytes that all streams might take together at the start; 0: unknown
 	denied   connect.Denials
 	nc       *nats.Conn
 	// natsURL and natsOptions are for further connections as the same user as nc.
@@ -228,7 +228,7 @@ func StartAt(ctx context.Context, s *environment.Settings, log *slog.Logger, c *
 	for _, a := range w.opened {
 		w.runAPI(a)
 	}
-	w.guard = newDiskGuard(w.js, w.room, w.log)
+	w.guard = newDiskGuard(w.js, w.room, w.server != nil, s.Replicas, w.log)
 	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard, copies: w.copies})
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
