@@ -1,6 +1,7 @@
 package limitstate
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -59,4 +60,40 @@ func TestRedisIsAskedOnceAtTheStart(t *testing.T) {
 	}
 	go func() { _ = limits.run(t.Context()) }()
 	await.Until(t, "the limits to ask again", func() bool { return asked.Load() > started })
+}
+
+// awayRedis makes Redis the counter of o's limits. Nothing listens at its address.
+func awayRedis(t *testing.T, o *Options) {
+	t.Helper()
+	none, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = none.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("WEIR_REDIS_URL", "redis://"+none.Addr().String())
+	t.Setenv("WEIR_CONFIG", "")
+	settings, err := environment.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Redis, err = DialRedis(t.Context(), settings, prometheus.NewRegistry(), o.Log); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStopBeforeRedisAnswers checks that a stop is an ordinary one although Redis has never answered.
+func TestStopBeforeRedisAnswers(t *testing.T) {
+	o := serverForLimits(t)
+	awayRedis(t, o)
+	limits, err := openSharedLimits(t.Context(), o, &httpcall.API{Name: "a", Rules: bucket.Rules{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := limits.run(ctx); err != nil {
+		t.Errorf("the stop fails: %v", err)
+	}
 }

@@ -387,6 +387,9 @@ func (s *sharedLimits) run(ctx context.Context) error {
 			}
 			s.seed(ctx)
 		case <-ctx.Done():
+			if s.store.Load() == nil { // nothing is open, so no mark has changed
+				return nil
+			}
 			return s.keep(context.WithoutCancel(ctx))
 		}
 	}
