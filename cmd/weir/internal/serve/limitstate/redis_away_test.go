@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir/bucket"
 	"weir/bucket/redisstore"
@@ -95,5 +96,29 @@ func TestStopBeforeRedisAnswers(t *testing.T) {
 	stop()
 	if err := limits.run(ctx); err != nil {
 		t.Errorf("the stop fails: %v", err)
+	}
+}
+
+// TestDroppedLimitsLeaveNothing checks that an api that was opened and is not going to run can be opened again: its
+// levels are then shown, and it is no member of an account twice.
+func TestDroppedLimitsLeaveNothing(t *testing.T) {
+	for _, inRedis := range []bool{false, true} {
+		o := serverForLimits(t)
+		o.Levels, o.Caller, o.Ledger = &Levels{}, caller{}, &LedgerWatch{}
+		if inRedis {
+			awayRedis(t, o)
+		}
+		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1, InFlight: 1}}
+		limits, err := Open(t.Context(), o, &httpcall.API{Name: "a", Rules: rules}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Levels.watches) != 1 || inRedis != (len(o.Pools.members(nil)) == 1) {
+			t.Fatal("the limits are not known")
+		}
+		limits.Drop()
+		if n, m := len(o.Levels.watches), len(o.Pools.members(nil)); n+m != 0 {
+			t.Errorf("in Redis %t: %d watches and %d members are left", inRedis, n, m)
+		}
 	}
 }

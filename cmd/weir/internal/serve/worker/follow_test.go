@@ -169,3 +169,38 @@ func TestRollbackOfHalfAVersion(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// halfHost opens the first api of a configuration, and fails at the second one.
+type halfHost struct {
+	openedHost
+
+	opened, dropped *apiParts
+}
+
+func (h *halfHost) openAPI(_ context.Context, a *config.API, _ *config.Config) (*apiParts, error) {
+	if h.opened != nil {
+		return nil, errors.New("the second api fails")
+	}
+	h.opened = &apiParts{name: a.Name}
+	return h.opened, nil
+}
+
+func (h *halfHost) dropAPI(a *apiParts) { h.dropped = a }
+
+// TestFailedVersionDropsItsAPIs checks that an api that was opened before another one failed is dropped, because the next
+// try opens it again.
+func TestFailedVersionDropsItsAPIs(t *testing.T) {
+	text := "apis:\n"
+	for _, api := range []string{"a", "b"} {
+		text += strings.ReplaceAll(strings.TrimPrefix(textAt("1/s"), "apis:\n"), "pay", api)
+	}
+	c, err := config.Parse([]byte(text), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &halfHost{}
+	f := &follower{followerOptions: followerOptions{host: host}}
+	if err := f.apply(t.Context(), &admin.Version{Config: c}, nil); err == nil || host.opened == nil || host.dropped != host.opened {
+		t.Errorf("dropped %v of %v: %v", host.dropped, host.opened, err)
+	}
+}
