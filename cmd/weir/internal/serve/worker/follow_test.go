@@ -12,8 +12,11 @@ import (
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/nats/foreign"
 	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/streamwatch"
 	"weir/dispatcher"
 	"weir/ingest/await"
 )
@@ -202,5 +205,28 @@ func TestFailedVersionDropsItsAPIs(t *testing.T) {
 	f := &follower{followerOptions: followerOptions{host: host}}
 	if err := f.apply(t.Context(), &admin.Version{Config: c}, nil); err == nil || host.opened == nil || host.dropped != host.opened {
 		t.Errorf("dropped %v of %v: %v", host.dropped, host.opened, err)
+	}
+}
+
+// TestReadinessLeavesOneKey checks that the writes by which replicas find out whether the store works leave one key, not
+// one of each instance that ever ran.
+func TestReadinessLeavesOneKey(t *testing.T) {
+	js := natstest.JetStream(t)
+	kv, err := admin.EnsureControl(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, instance := range []string{"one", "two"} {
+		w := newWorker(&link{
+			lifetime: newLifetime(t.Context(), time.Second, slog.New(slog.DiscardHandler)), settings: &environment.Settings{Instance: instance},
+			control: kv, js: js,
+		})
+		w.streams, w.guard, w.foreign = &streamwatch.Watch{}, newDiskGuard(js, 0, w.log), foreign.NewWatch(js, instance, newRegistry(), w.log)
+		if err := w.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 1 {
+		t.Errorf("keys %q: %v", keys, err)
 	}
 }
