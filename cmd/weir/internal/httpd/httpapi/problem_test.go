@@ -91,3 +91,15 @@ func TestReadBodiesHaveNoDeadline(t *testing.T) {
 		t.Errorf("after the body the deadline is %s: %v", c.read, err)
 	}
 }
+
+// TestReasonsAreMeasuredInCharacters checks that a reason may have 200 characters of more than one byte.
+func TestReasonsAreMeasuredInCharacters(t *testing.T) {
+	a := askedAPI(t, natstest.JetStream(t))
+	for n, refused := range map[int]bool{mostWhy: false, mostWhy + 1: true} {
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, base+"/redrives", strings.NewReader(fmt.Sprintf(`{"why": %q}`, strings.Repeat("ü", n))))
+		_, err := a.redrives.start(t.Context(), &request{Request: q})
+		if err == nil || strings.Contains(err.Error(), "why is over") != refused {
+			t.Errorf("a reason of %d characters: %v", n, err)
+		}
+	}
+}

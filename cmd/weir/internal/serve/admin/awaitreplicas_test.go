@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,5 +82,25 @@ func TestAWeirWithoutALeaseIsAwaited(t *testing.T) {
 	}
 	if !awaited().complete() {
 		t.Error("a weir that has stopped is awaited")
+	}
+}
+
+// TestReplicaThatIsBehindIsNamed checks the message about a replica that answers and has not put a pause in force.
+func TestReplicaThatIsBehindIsNamed(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := js.Conn().Subscribe(pausedSubject.Of("pay", ""), func(m *nats.Msg) {
+		cancel() // stands for the end of the time
+		_ = m.Respond(marshal(pausedAnswer{Instance: "b\x1b"}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o := &OperatorCommand{API: "pay"}
+	o.Paused = true
+	err := o.awaitInForce(ctx, &connect.Connection{Conn: js.Conn(), JetStream: js}, io.Discard)
+	if err == nil || !strings.HasPrefix(err.Error(), "pay: the pause is stored, but instance \"b") || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("%q", err)
 	}
 }
