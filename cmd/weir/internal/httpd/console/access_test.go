@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -438,5 +439,26 @@ func TestOnlySoManyAtATime(t *testing.T) {
 	close(leave)
 	if got := await.Receive(t, "the first is answered", first); got != 200 {
 		t.Errorf("the first is answered %d", got)
+	}
+}
+
+// deadlines is an http.ResponseWriter that keeps the read deadline of its connection.
+type deadlines struct {
+	http.ResponseWriter
+
+	read time.Time
+}
+
+// SetReadDeadline stands for the method of the connection.
+func (d *deadlines) SetReadDeadline(t time.Time) error { d.read = t; return nil }
+
+// TestTimeEndsBeforeTheReading checks that a request's own time ends before its read deadline, at which net/http cancels
+// the request as if the client had gone.
+func TestTimeEndsBeforeTheReading(t *testing.T) {
+	w := &deadlines{ResponseWriter: httptest.NewRecorder()}
+	q, cancel := timed(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), time.Minute)
+	defer cancel()
+	if over, ok := q.Context().Deadline(); !ok || !over.Before(w.read) {
+		t.Errorf("the time is over at %s, the reading at %s", over, w.read)
 	}
 }

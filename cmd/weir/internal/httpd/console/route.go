@@ -143,7 +143,8 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 		t = usualTime
 	}
 	deadline := time.Now().Add(t)
-	_ = connection.SetReadDeadline(deadline)
+	// The context must end first: when the read deadline passes, net/http cancels the request as if the client had gone.
+	_ = connection.SetReadDeadline(deadline.Add(writeGrace / 2))
 	_ = connection.SetWriteDeadline(deadline.Add(writeGrace)) // leaves time to tell a client that its time is over
 	ctx, cancel := context.WithDeadline(q.Context(), deadline)
 	return q.WithContext(ctx), cancel

@@ -46,7 +46,7 @@ func problemOf(err error) *console.Problem {
 		status, err = http.StatusServiceUnavailable, errors.New("weir is not connected to NATS and keeps trying; its log says why connecting fails")
 	case errors.As(err, &wrong):
 		status = http.StatusUnprocessableEntity
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // or the client has gone
 		status, err = http.StatusServiceUnavailable, fmt.Errorf("the request took too long: %w", err)
 	}
 	p := console.NewProblem(status, "%s", err)

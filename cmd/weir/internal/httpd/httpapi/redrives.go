@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"slices"
+	"unicode/utf8"
 
 	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/deadview"
@@ -91,7 +92,7 @@ func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(said.Why) > mostWhy {
+	if utf8.RuneCountInString(said.Why) > mostWhy {
 		return nil, badRequest("why is over %d characters", mostWhy)
 	}
 	change, err := said.change(r)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -129,9 +128,6 @@ func (r *route) reply(w http.ResponseWriter, q *http.Request, who console.Actor)
 		told, err = r.serve(q.Context(), asked)
 	}
 	if err != nil {
-		if q.Context().Err() != nil && errors.Is(q.Context().Err(), context.Canceled) {
-			return // the client has gone
-		}
 		problemOf(err).Write(w)
 		return
 	}

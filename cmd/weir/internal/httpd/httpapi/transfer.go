@@ -170,7 +170,8 @@ func (t *transfers) importFailed(err error, stored int) error {
 	return badRequest("%s", told)
 }
 
-// steady reads a body. Each piece must arrive within transferStall.
+// steady reads a body. Each piece must arrive within transferStall. After the end there is no deadline: if one passed,
+// net/http would cancel the request as if the client had gone.
 type steady struct {
 	body       io.Reader
 	connection *http.ResponseController
@@ -181,5 +182,11 @@ func (s *steady) Read(into []byte) (int, error) {
 	if err := s.connection.SetReadDeadline(time.Now().Add(transferStall)); err != nil {
 		return 0, err
 	}
-	return s.body.Read(into)
+	n, err := s.body.Read(into)
+	if errors.Is(err, io.EOF) {
+		if err := s.connection.SetReadDeadline(time.Time{}); err != nil {
+			return n, err
+		}
+	}
+	return n, err
 }

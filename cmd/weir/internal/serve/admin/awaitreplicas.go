@@ -12,6 +12,8 @@ import (
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/nats/connect"
+
+	"github.com/nats-io/nats.go"
 )
 
 // awaitedReplicas asks all dispatching replicas until each one has answered or may no longer make calls. A replica that
@@ -22,6 +24,8 @@ import (
 type awaitedReplicas struct {
 	c        *connect.Connection
 	registry *lease.Registry   // nil if the server has no registry of replicas
+	alone    bool              // a weir without a lease may make calls: the server is its own
+	unheard  bool              // that weir has not answered the last question
 	silent   map[string]silent // by session: replicas that have a lease and have not answered
 	over     map[string]string // by session: the instances of silent replicas whose leases have ended
 	question []byte
@@ -49,7 +53,23 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 	if m.registry, err = lease.FindRegistry(ctx, c.JetStream); err != nil {
 		return nil, c.Explain(err)
 	}
+	_, err = c.Conn.Request(aloneSubject, nil, firstAnswer)
+	m.alone = err == nil || errors.Is(err, nats.ErrTimeout)
+	if !m.alone && !errors.Is(err, nats.ErrNoResponders) {
+		return nil, c.Explain(err)
+	}
 	return m, m.look(ctx, nil)
+}
+
+// StandAlone tells commands that a weir without a lease may make calls, until stop is called. A weir on its embedded
+// server has no lease. It must call StandAlone before it reads the pauses and on the connection with which it reads
+// them, so that each command either precedes the reading or awaits this weir.
+func StandAlone(nc *nats.Conn) (stop func() error, err error) {
+	sub, err := nc.Subscribe(aloneSubject, func(m *nats.Msg) { _ = m.Respond(nil) })
+	if err != nil {
+		return nil, err
+	}
+	return sub.Unsubscribe, nil
 }
 
 // ask sends the question to all replicas once and passes each answer to take. take returns the replica that answered.
@@ -63,6 +83,8 @@ func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(dat
 		return false
 	})
 	m.waits.first = m.again
+	delete(answered, replica{}) // an answer that cannot be read
+	m.unheard = m.alone && len(answered) == 0
 	if err != nil && !errors.Is(err, errNobody) && (m.registry == nil || !errors.Is(err, errSilent)) {
 		return err
 	}
@@ -128,10 +150,13 @@ func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[repli
 }
 
 // complete reports whether every replica that may make calls has answered.
-func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 }
+func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 && !m.unheard }
 
 // missing returns a message that names the replicas that have not answered and may still make calls.
 func (m *awaitedReplicas) missing() string {
+	if m.unheard && len(m.silent) == 0 {
+		return fmt.Sprintf("the weir that runs this server has not answered within %s", commandTimeout)
+	}
 	var names []string
 	for _, s := range m.silent {
 		names = append(names, cli.Visible(s.Instance))

@@ -11,7 +11,8 @@
 // Invariant: a command reports that something is in force only after every replica that may make calls has confirmed
 // it. If a replica does not answer, the command waits until that replica's lease has run out and ends the lease for
 // good (awaitreplicas.go). Before such a replica makes a call under a new lease, it puts in force what was commanded
-// meanwhile (applied.go). If a replica keeps its lease and does not answer, the command fails and names the replica.
+// meanwhile (applied.go). If a replica keeps its lease and does not answer, the command fails and names the replica. A
+// weir on its embedded server has no lease: the command fails if that weir runs and does not answer.
 //
 // A configuration is stored only if the version that it was compared with is still the newest one. So if two operators
 // apply a configuration at the same time, one of them fails.

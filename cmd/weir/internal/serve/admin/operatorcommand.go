@@ -276,7 +276,7 @@ func (o *OperatorCommand) awaitInForce(ctx context.Context, c *connect.Connectio
 		case ctx.Err() != nil && behind == "":
 			return fmt.Errorf("%s: the %s is stored, but %s: %s", o.name(), word, m.missing(), still)
 		case ctx.Err() != nil:
-			return fmt.Errorf("%s is stored, but instance %s has not put it in force within %s: look at its log", o.name(), behind, commandTimeout)
+			return fmt.Errorf("%s: the %s is stored, but instance %s has not put it in force within %s: look at its log", o.name(), word, cli.Visible(behind), commandTimeout)
 		}
 		stream.Sleep(ctx, commandRetry)
 	}

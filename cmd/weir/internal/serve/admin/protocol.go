@@ -24,6 +24,7 @@ const (
 	tracesSubject   = "weir.operator.traces" // what is recorded of a job id
 	spentSubject    = "weir.operator.spent"  // what was spent
 	notifySubject   = "weir.operator.notify" // tests of receivers; one replica answers
+	aloneSubject    = "weir.operator.alone"  // answered as long as a weir without a lease may call
 
 	keysSubject      ingest.Subjects = "weir.operator.keys."      // of an api
 	showSubject      ingest.Subjects = "weir.operator.show."      // of an api and a key

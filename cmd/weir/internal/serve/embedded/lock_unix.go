@@ -26,14 +26,14 @@ func lockDir(path string) (*dirLock, error) {
 		return nil, notWritable(err)
 	}
 	l := &dirLock{dir: dir}
-	if err := flock(dir); err != nil && !errors.Is(err, errNoDirLocks) {
-		return nil, errors.Join(taken(path), l.Close())
+	if err := flock(dir); err != nil && !errors.Is(err, errNoLock) {
+		return nil, errors.Join(notLocked(path, err), l.Close())
 	}
 	if l.file, err = os.OpenFile(filepath.Join(path, "weir.lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, errors.Join(notWritable(err), l.Close())
 	}
 	if err := flock(l.file); err != nil {
-		return nil, errors.Join(taken(path), l.Close())
+		return nil, errors.Join(notLocked(path, err), l.Close())
 	}
 	if !l.holds(path) {
 		return nil, errors.Join(fmt.Errorf("data directory %s: it was replaced by another one during the start", path), l.Close())
@@ -41,15 +41,15 @@ func lockDir(path string) (*dirLock, error) {
 	return l, nil
 }
 
-// errNoDirLocks reports that the file system, for example NFS, cannot lock directories. Then the lock of the file
-// weir.lock must suffice.
-var errNoDirLocks = errors.New("the file system locks no directories")
+// errNoLock reports that the file system cannot lock a directory or a file. Some, for example NFS, cannot lock
+// directories: then the lock of the file weir.lock must suffice.
+var errNoLock = errors.New("the file system cannot lock it")
 
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	for _, none := range []error{syscall.EBADF, syscall.EINVAL, syscall.ENOTSUP, syscall.ENOLCK} {
 		if errors.Is(err, none) {
-			return fmt.Errorf("%w: %w", errNoDirLocks, err)
+			return fmt.Errorf("%w: %w", errNoLock, err)
 		}
 	}
 	return err
@@ -82,6 +82,9 @@ func (l *dirLock) Close() error {
 	return failed
 }
 
-func taken(path string) error {
+func notLocked(path string, err error) error {
+	if errors.Is(err, errNoLock) {
+		return fmt.Errorf("the file system of the data directory %s has no locks (%w): set WEIR_DATA_DIR to a directory on a local disk", path, err)
+	}
 	return fmt.Errorf("another weir uses the data directory %s: stop it, or set WEIR_DATA_DIR", path)
 }

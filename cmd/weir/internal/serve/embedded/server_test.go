@@ -160,3 +160,18 @@ func TestProducersLeaveRoomForOperators(t *testing.T) {
 	}
 	nc.Close()
 }
+
+// TestFileSystemWithoutLocks checks that a start tells a file system that cannot lock from another weir.
+func TestFileSystemWithoutLocks(t *testing.T) {
+	f, err := os.Open(t.TempDir())
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = flock(f) // of a closed file, as on a file system that has no locks
+	if told := notLocked("data", err).Error(); !strings.Contains(told, "data has no locks") || strings.Contains(told, "another weir") {
+		t.Error(told)
+	}
+}

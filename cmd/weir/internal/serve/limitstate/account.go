@@ -117,7 +117,7 @@ func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory,
 	case why == "":
 	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread && a.lost() == 0: // the ledger has every call
 		a.note.Born, a.note.Read, a.note.Account = extent.Born, 0, bucket.NewAccount(store.Rules())
-		if err := a.put(ctx); err != nil {
+		if err := a.put(ctx, a.note); err != nil {
 			return nil, err
 		}
 	default:
@@ -183,16 +183,19 @@ func (a *accounts) beginAnew(ctx context.Context, extent ledger.Extent, why stri
 	if len(a.store.Bounds()) > 0 {
 		a.log.Info("the ledger does not say what limits used before the start: it counts as used", "reason", why)
 	}
-	a.note.Born, a.note.Read, a.note.Lost, a.note.Account = extent.Born, extent.Last, a.lost(), a.store.Account()
-	if err := a.put(ctx); err != nil {
+	note := a.note
+	note.Born, note.Read, note.Lost, note.Account = extent.Born, extent.Last, a.lost(), a.store.Account()
+	if err := a.put(ctx, note); err != nil {
 		return err
 	}
 	a.correct(nil)
 	return nil
 }
 
-func (a *accounts) put(ctx context.Context) error {
-	data, err := json.Marshal(a.note)
+// put stores the account's note, and then makes it the present one. If it fails, the present note stays, so that
+// advance begins with it again.
+func (a *accounts) put(ctx context.Context, note accountNote) error {
+	data, err := json.Marshal(note)
 	if err != nil {
 		panic("an account that JSON cannot carry: " + err.Error())
 	}
@@ -201,7 +204,7 @@ func (a *accounts) put(ctx context.Context) error {
 	if _, err := a.control.Put(ctx, accountKey(a.of.name), data); err != nil {
 		return fmt.Errorf("account of the limits: %w", err)
 	}
-	a.stored = a.note.Read
+	a.note, a.stored = note, note.Read
 	return nil
 }
 
@@ -382,14 +385,14 @@ func (a *accounts) adopt(ctx context.Context, d *draft) error {
 		d.former.Forget(d.rules, now)
 		a.addUnlogged(d, now)
 	}
-	former := a.former
-	a.note, a.former = d.note, d.former
-	if former == nil && d.calls == 0 && d.note.Read-a.stored < mostIdle {
+	if a.former == nil && d.calls == 0 && d.note.Read-a.stored < mostIdle {
+		a.note = d.note
 		return nil
 	}
-	if err := a.put(ctx); err != nil {
+	if err := a.put(ctx, d.note); err != nil {
 		return err
 	}
+	a.former = d.former
 	if d.former != nil {
 		a.correct(d.former)
 	}

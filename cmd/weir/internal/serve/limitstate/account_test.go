@@ -168,13 +168,13 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 	for name, spoil := range map[string]func(r *accountRig){
 		"it lost its last records": func(r *accountRig) {
 			r.note.Read += 100
-			if err := r.put(t.Context()); err != nil {
+			if err := r.put(t.Context(), r.note); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"it was made anew": func(r *accountRig) {
 			r.note.Born = r.note.Born.Add(-time.Hour)
-			if err := r.put(t.Context()); err != nil {
+			if err := r.put(t.Context(), r.note); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -189,7 +189,7 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 		},
 		"a power cut took what was not synced": func(r *accountRig) {
 			r.note.Boot = "another"
-			if err := r.put(t.Context()); err != nil {
+			if err := r.put(t.Context(), r.note); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -230,4 +230,20 @@ func TestAccountOfAnOldLedger(t *testing.T) {
 	r.live(1080)
 	r.catchUp()
 	r.counts("day", 5)
+}
+
+// TestAccountThatIsNotStored checks that calls without a record are added once, although the first storing fails.
+func TestAccountThatIsNotStored(t *testing.T) {
+	r := newAccountRig(t)
+	r.live(100)
+	r.recovered = func() (int, bool) { return 3, true }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.adopt(ctx, r.draft()); err == nil {
+		t.Fatal("a cancelled account was stored")
+	}
+	r.catchUp()
+	if l := r.store.Levels()[0]; l.Used != 3 || l.Bound {
+		t.Errorf("three calls count as %d, bound %t", l.Used, l.Bound)
+	}
 }

@@ -279,6 +279,13 @@ func (b *Levels) add(w *levelWatch) {
 	b.watches = append(b.watches, w)
 }
 
+// drop removes a watch that never ran.
+func (b *Levels) drop(w *levelWatch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watches = slices.DeleteFunc(b.watches, func(other *levelWatch) bool { return other == w })
+}
+
 // refreshWithin bounds Refresh, so that a store that does not answer does not delay the rest of an answer.
 const refreshWithin = 500 * time.Millisecond
 

@@ -64,6 +64,7 @@ type Limits struct {
 	state   limitStore
 	watch   *levelWatch
 	settled <-chan struct{}
+	drop    func()
 }
 
 // limitStore stores what one api's limits have counted, for the next start.
@@ -88,6 +89,10 @@ func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, e
 	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Dispatch: dispatcher.APIOptions{
 		Store: shared, Clock: schedule.OtherClock, SlotTime: shared.SlotTime, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 	}}
+	a.drop = func() {
+		o.Levels.drop(a.watch)
+		o.Pools.drop(shared)
+	}
 	a.watch.unknown, a.watch.gap, a.watch.news = shared.unknown, shared.gaps.of, &shared.news
 	return a, nil
 }
@@ -109,6 +114,7 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API, former []
 		},
 	}
 	a.watch = newLevelWatch(o, api.Name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
+	a.drop = func() { o.Levels.drop(a.watch) }
 	a.watch.gap, a.watch.news = checkpoints.accounts.gaps.of, &checkpoints.news
 	checkpoints.accounts.changed = func() {
 		checkpoints.now()
@@ -150,6 +156,10 @@ func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (
 // Run stores what the limits have counted until ctx ends. It returns an error if another process counts the limits now,
 // or a *LateError if the late first answer of Redis would have refused the start. Either error ends the process.
 func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
+
+// Drop removes an api's limits from those that are shown and that share accounts. It must be called if the limits are
+// not going to run, so that the api can be opened again.
+func (a *Limits) Drop() { a.drop() }
 
 // WatchLevels reads the levels of an api's limits every second until ctx ends, with those of the api's account.
 func (a *Limits) WatchLevels(ctx context.Context) error {

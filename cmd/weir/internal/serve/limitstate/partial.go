@@ -71,7 +71,7 @@ func (a *accounts) fillIn(ctx context.Context) error {
 			*of = sum.Limits[i]
 		}
 	}
-	if err := a.put(ctx); err != nil {
+	if err := a.put(ctx, a.note); err != nil {
 		return err
 	}
 	a.store.FillIn(partial, sum)

@@ -35,6 +35,13 @@ func (p *Pools) join(s *sharedLimits) {
 	p.shared = append(p.shared, s)
 }
 
+// drop removes the limits of an api that never ran.
+func (p *Pools) drop(s *sharedLimits) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shared = slices.DeleteFunc(p.shared, func(other *sharedLimits) bool { return other == s })
+}
+
 // Confirm records that a version of the configuration has these rules for the named apis, even if that version did not
 // change them.
 func (p *Pools) Confirm(version int64, named func(api string) bool) {

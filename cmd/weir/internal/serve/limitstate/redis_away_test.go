@@ -1,10 +1,12 @@
 package limitstate
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir/bucket"
 	"weir/bucket/redisstore"
@@ -59,4 +61,64 @@ func TestRedisIsAskedOnceAtTheStart(t *testing.T) {
 	}
 	go func() { _ = limits.run(t.Context()) }()
 	await.Until(t, "the limits to ask again", func() bool { return asked.Load() > started })
+}
+
+// awayRedis makes Redis the counter of o's limits. Nothing listens at its address.
+func awayRedis(t *testing.T, o *Options) {
+	t.Helper()
+	none, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = none.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("WEIR_REDIS_URL", "redis://"+none.Addr().String())
+	t.Setenv("WEIR_CONFIG", "")
+	settings, err := environment.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Redis, err = DialRedis(t.Context(), settings, prometheus.NewRegistry(), o.Log); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStopBeforeRedisAnswers checks that a stop is an ordinary one although Redis has never answered.
+func TestStopBeforeRedisAnswers(t *testing.T) {
+	o := serverForLimits(t)
+	awayRedis(t, o)
+	limits, err := openSharedLimits(t.Context(), o, &httpcall.API{Name: "a", Rules: bucket.Rules{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := limits.run(ctx); err != nil {
+		t.Errorf("the stop fails: %v", err)
+	}
+}
+
+// TestDroppedLimitsLeaveNothing checks that an api that was opened and is not going to run can be opened again: its
+// levels are then shown, and it is no member of an account twice.
+func TestDroppedLimitsLeaveNothing(t *testing.T) {
+	for _, inRedis := range []bool{false, true} {
+		o := serverForLimits(t)
+		o.Levels, o.Caller, o.Ledger = &Levels{}, caller{}, &LedgerWatch{}
+		if inRedis {
+			awayRedis(t, o)
+		}
+		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1, InFlight: 1}}
+		limits, err := Open(t.Context(), o, &httpcall.API{Name: "a", Rules: rules}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Levels.watches) != 1 || inRedis != (len(o.Pools.members(nil)) == 1) {
+			t.Fatal("the limits are not known")
+		}
+		limits.Drop()
+		if n, m := len(o.Levels.watches), len(o.Pools.members(nil)); n+m != 0 {
+			t.Errorf("in Redis %t: %d watches and %d members are left", inRedis, n, m)
+		}
+	}
 }

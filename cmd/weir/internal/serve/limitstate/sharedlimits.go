@@ -74,16 +74,18 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 	o.Pools.join(s)
 	s.moved = func(by time.Duration) { s.news.calendarMoved(o, api.Name, by) }
 	if err := s.recall(ctx); err != nil {
+		o.Pools.drop(s)
 		return nil, err
 	}
 	client, err := s.redis.reached()
 	if err != nil {
 		return s, nil //nolint:nilerr // run opens them
 	}
-	if s.closed = s.begin(ctx, client); !errors.Is(s.closed, redisstore.ErrBehind) {
-		return s, s.closed
+	if s.closed = s.begin(ctx, client); s.closed != nil && !errors.Is(s.closed, redisstore.ErrBehind) {
+		o.Pools.drop(s)
+		return nil, s.closed
 	}
-	return s, nil // run opens them once this replica has followed the newer configuration
+	return s, nil // after ErrBehind, run opens them once this replica has followed the newer configuration
 }
 
 // tryOpen reaches Redis and opens the limits.
@@ -387,6 +389,9 @@ func (s *sharedLimits) run(ctx context.Context) error {
 			}
 			s.seed(ctx)
 		case <-ctx.Done():
+			if s.store.Load() == nil { // nothing is open, so no mark has changed
+				return nil
+			}
 			return s.keep(context.WithoutCancel(ctx))
 		}
 	}

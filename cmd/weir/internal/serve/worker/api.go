@@ -66,6 +66,13 @@ func (w *Worker) runAPI(a *apiParts) {
 	}
 }
 
+// dropAPI forgets an opened api that is not going to run.
+func (w *Worker) dropAPI(a *apiParts) {
+	if a.limits != nil {
+		a.limits.Drop()
+	}
+}
+
 // rememberMoved makes queues, results and letters remember the ids of the messages that `weir move` brought to this
 // server, as long as duplicates of these messages may still come. A server that restores a stream keeps the messages
 // and forgets their ids.

@@ -77,6 +77,7 @@ type apiHost interface {
 	beginCallbacks(ctx context.Context, c *config.Config, version uint64) error
 	openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error)
 	runAPI(a *apiParts)
+	dropAPI(a *apiParts)
 	openAccounts(ctx context.Context, c *config.Config) error
 	runAccounts()
 	confirm(c *config.Config)
@@ -248,7 +249,12 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 	if err := f.host.openAccounts(ctx, next); err != nil {
 		return err
 	}
-	var added []*apiParts
+	var added []*apiParts // opened, and not started yet
+	defer func() {
+		for _, a := range added { // a step has failed, and the next try opens them again
+			f.host.dropAPI(a)
+		}
+	}()
 	var changed []*config.API
 	for i := range next.APIs {
 		a := &next.APIs[i]
@@ -268,7 +274,9 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 		}
 	}
 	f.host.runAccounts()
-	for _, a := range added {
+	for len(added) > 0 {
+		a := added[0]
+		added = added[1:]
 		if err := f.start(ctx, a); err != nil {
 			return err
 		}

@@ -12,8 +12,11 @@ import (
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/config/grammar"
+	"weir/cmd/weir/internal/nats/foreign"
 	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/streamwatch"
 	"weir/dispatcher"
 	"weir/ingest/await"
 )
@@ -167,5 +170,63 @@ func TestRollbackOfHalfAVersion(t *testing.T) {
 	stop()
 	if err := await.Receive(t, "the end", ended); err != nil {
 		t.Error(err)
+	}
+}
+
+// halfHost opens the first api of a configuration, and fails at the second one.
+type halfHost struct {
+	openedHost
+
+	opened, dropped *apiParts
+}
+
+func (h *halfHost) openAPI(_ context.Context, a *config.API, _ *config.Config) (*apiParts, error) {
+	if h.opened != nil {
+		return nil, errors.New("the second api fails")
+	}
+	h.opened = &apiParts{name: a.Name}
+	return h.opened, nil
+}
+
+func (h *halfHost) dropAPI(a *apiParts) { h.dropped = a }
+
+// TestFailedVersionDropsItsAPIs checks that an api that was opened before another one failed is dropped, because the next
+// try opens it again.
+func TestFailedVersionDropsItsAPIs(t *testing.T) {
+	text := "apis:\n"
+	for _, api := range []string{"a", "b"} {
+		text += strings.ReplaceAll(strings.TrimPrefix(textAt("1/s"), "apis:\n"), "pay", api)
+	}
+	c, err := config.Parse([]byte(text), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &halfHost{}
+	f := &follower{followerOptions: followerOptions{host: host}}
+	if err := f.apply(t.Context(), &admin.Version{Config: c}, nil); err == nil || host.opened == nil || host.dropped != host.opened {
+		t.Errorf("dropped %v of %v: %v", host.dropped, host.opened, err)
+	}
+}
+
+// TestReadinessLeavesOneKey checks that the writes by which replicas find out whether the store works leave one key, not
+// one of each instance that ever ran.
+func TestReadinessLeavesOneKey(t *testing.T) {
+	js := natstest.JetStream(t)
+	kv, err := admin.EnsureControl(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, instance := range []string{"one", "two"} {
+		w := newWorker(&link{
+			lifetime: newLifetime(t.Context(), time.Second, slog.New(slog.DiscardHandler)), settings: &environment.Settings{Instance: instance},
+			control: kv, js: js,
+		})
+		w.streams, w.guard, w.foreign = &streamwatch.Watch{}, newDiskGuard(js, 0, w.log), foreign.NewWatch(js, instance, newRegistry(), w.log)
+		if err := w.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 1 {
+		t.Errorf("keys %q: %v", keys, err)
 	}
 }

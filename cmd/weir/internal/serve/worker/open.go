@@ -133,13 +133,21 @@ func (w *link) maxStore() int64 {
 }
 
 // share opens the registry of replicas on an external server, and blocks until this replica may dispatch beside the
-// other replicas. On the embedded server no other replica dispatches, and the registry stays empty.
+// other replicas. On the embedded server no other replica dispatches, and the registry stays empty; share then makes this weir
+// known to commands.
 func (w *Worker) share(ctx context.Context) error {
 	if !w.settings.Has(environment.RoleDispatch) {
 		return nil
 	}
 	shares, err := lease.OpenRegistry(ctx, w.js, w.settings.Replicas)
-	if err != nil || w.server != nil {
+	if err != nil {
+		return err
+	}
+	if w.server != nil {
+		stop, err := admin.StandAlone(w.nc)
+		if err == nil {
+			w.onStop("operators' sign of this weir", stop)
+		}
 		return err
 	}
 	shares.Show(w.recorder)

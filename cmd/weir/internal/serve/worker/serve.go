@@ -314,7 +314,8 @@ func (w *Worker) Ready(ctx context.Context) error {
 	if err := errors.Join(w.guard.err(), w.foreign.Err()); err != nil {
 		return err
 	}
-	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
+	// All replicas write one key, because keys of instances that never start again would stay.
+	if _, err := w.control.Put(ctx, "canary", []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)
 	}
 	return nil
