@@ -237,11 +237,15 @@ func (w *windowCount) takeBack(at, per Micros, cost int64) {
 	}
 }
 
-// fits returns the first time at which cost fits, as the sliding window counter counts. The counter assumes that the
+// fits returns the first time at which cost fits, as the sliding window counter counts; maxMicros if it never fits. The
+// counter assumes that the
 // former window was filled evenly, and counts only the part of it that lies within one period before now. In whole
 // numbers: before*(per-elapsed) + (present+cost)*per <= limit*per.
 func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	w.turn(now, per)
+	if cost > limit { // and left might overflow
+		return maxMicros
+	}
 	elapsed := now - w.start
 	left := limit - w.present - cost
 	if left >= 0 && mul(uint64(w.before), uint64(per-elapsed)).cmp(mul(uint64(left), uint64(per))) <= 0 {

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -78,6 +79,21 @@ func TestSoftLetsAPartMoreIn(t *testing.T) {
 			}
 			if counts[Admitted] != c.n || counts[OverSoft] != c.want-c.n {
 				t.Errorf("%s %d + %d %%: %v", alg, c.n, c.soft, counts)
+			}
+		}
+	}
+}
+
+// TestCostsDoNotOverflow checks that a job above every limit is refused, whatever its cost, and leaves the limit intact.
+func TestCostsDoNotOverflow(t *testing.T) {
+	for _, alg := range []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindowCounter} {
+		a := perMinute(alg, 5, 5)
+		a.Elastic = true
+		x := newAdmitter(t, a)
+		x.Admit("k", t0, 5)
+		for _, cost := range []int64{math.MaxInt64, math.MaxInt64 - 5, 1} {
+			if got := x.Admit("k", t0, cost); got.Verdict != Refused {
+				t.Errorf("%s: a job that costs %d: %v", alg, cost, got)
 			}
 		}
 	}

@@ -373,6 +373,10 @@ func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 func (o *Writer) buryAgain(j *refusedJob) {
 	x := o.refusals
 	x.mu.Lock()
+	if len(j.waiting) == 0 { // all were answered when the Writer ended
+		x.mu.Unlock()
+		return
+	}
 	w := x.takeLocked(j, 1)[0]
 	j.count, j.written, j.first = 1+len(j.waiting), 0, time.Now()
 	if j.seq, j.life = 0, j.life+1; j.life > mostLives {

@@ -164,3 +164,22 @@ func TestWaitingRefusalsAreBounded(t *testing.T) {
 		t.Errorf("%d of %d refusals of %d bytes wait, where %d bytes may", held, tries, size, writerBytes)
 	}
 }
+
+// TestRefusalsEndWhileTheirLetterIsLookedUp checks that a Writer may end after it found that a job's letter is gone, and
+// before it stores another one. The refusals that waited have an answer by then.
+func TestRefusalsEndWhileTheirLetterIsLookedUp(t *testing.T) {
+	t.Parallel()
+	w := openWriter(t, natstest.JetStream(t))
+	during(t, w.letters.Run)
+	during(t, w.events.Run)
+	if told := await.Receive(t, "the first answer", refuse(w, nil)); told.letter != 1 || told.err != nil {
+		t.Fatalf("the first answer names letter %d, %v", told.letter, told.err)
+	}
+	waits := refuse(w, nil)
+	j := await.Receive(t, "the check of the letter", w.refusals.checks)
+	w.refusals.end(stream.ErrStopping)
+	if told := await.Receive(t, "the second answer", waits); !errors.Is(told.err, stream.ErrStopping) {
+		t.Errorf("the second answer names letter %d, %v", told.letter, told.err)
+	}
+	w.buryAgain(j)
+}

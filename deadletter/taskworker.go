@@ -205,7 +205,11 @@ func (w *TaskWorker) work(ctx context.Context, right *Right, t *Task) error {
 	if err := w.tasks.note(ctx, t); err != nil {
 		return err
 	}
-	w.Log.Info("a redrive resumes", "task", t.Name, "by", t.By, "letters", t.Total, "next", t.Progress.Next)
+	what := "a redrive begins"
+	if resumed {
+		what = "a redrive resumes"
+	}
+	w.Log.Info(what, "task", t.Name, "by", t.By, "letters", t.Total, "next", t.Progress.Next)
 	running, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
 	var watching sync.WaitGroup

@@ -13,6 +13,7 @@ import (
 	"weir/ingest/client"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/net/http/httpguts"
 )
 
 // batched is one job of a batch, as the batch has it. The slices are parts of the message.
@@ -91,7 +92,8 @@ func parseSize(digits []byte) (n int, ok bool) {
 }
 
 // parseHeader reads the headers of a batched job as a NATS client reads those of a message. It returns all that it can
-// read, and an error about the first line that is not a header. If the headers are too large, it reads only the first
+// read, and an error about the first line that is not a header. The error goes into letters and events, so it must not
+// quote the line, which may hold a secret. If the headers are too large, it reads only the first
 // maxHeaderBytes.
 func parseHeader(lines []byte) (h nats.Header, err error) {
 	h = nats.Header{}
@@ -101,13 +103,13 @@ func parseHeader(lines []byte) (h nats.Header, err error) {
 	}
 	text := string(lines)
 	values := make([]string, 0, strings.Count(text, "\r\n"))
-	for len(text) > 0 {
+	for n := 1; len(text) > 0; n++ {
 		line, rest, ended := strings.Cut(text, "\r\n")
 		text = rest
 		name, value, ok := strings.Cut(line, ":")
 		if !ended || !ok || name == "" || strings.ContainsAny(line, "\r\n") {
 			if err == nil {
-				err = fmt.Errorf("headers: %q is no line `Name: value` that ends with CR LF", clip(line))
+				err = fmt.Errorf("headers: %s is no line `Name: value` that ends with CR LF", lineCalled(n, name, ok))
 			}
 			continue
 		}
@@ -121,6 +123,14 @@ func parseHeader(lines []byte) (h nats.Header, err error) {
 		h[name] = values[len(values)-1 : len(values) : len(values)]
 	}
 	return h, err
+}
+
+// lineCalled returns the number of a line, with the header's name if it has one.
+func lineCalled(n int, name string, named bool) string {
+	if named && httpguts.ValidHeaderFieldName(name) {
+		return fmt.Sprintf("line %d (%s)", n, clip(name))
+	}
+	return fmt.Sprintf("line %d", n)
 }
 
 // answerBatchWithin is the longest wait for the answers to the jobs of a batch. Clients wait for 15 seconds.

@@ -148,6 +148,24 @@ func TestWrongBatchesSayWhere(t *testing.T) {
 	}
 }
 
+// TestWrongHeaderLinesStaySecret checks that the error about a line of headers names its number and the header, and
+// quotes nothing else of it.
+func TestWrongHeaderLinesStaySecret(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"A: 1\r\nAuthorization: Bearer hunter2":         "line 2 (Authorization) is no line",
+		"A: 1\r\nB: 2\r\nBearer hunter2\r\nhunter2\r\n": "line 3 is no line",
+		"A: 1\nAuthorization: hunter2\r\n":              "line 1 (A) is no line",
+		"Bearer hunter2: 1\n\r\n":                       "line 1 is no line",
+		": hunter2\r\n":                                 "line 1 is no line",
+	} {
+		_, err := parseHeader([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestJoinAnswersFits checks that the answer to a batch fits in a message: the producer is told that the answers which
 // do not fit are unknown.
 func TestJoinAnswersFits(t *testing.T) {

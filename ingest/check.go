@@ -157,8 +157,8 @@ func firstValue(h nats.Header, header string) string {
 
 func parseCost(value string) (int64, error) {
 	cost, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || cost < 1 {
-		return 0, errors.New("it is not a whole number from 1")
+	if err != nil || cost < 1 || cost > MostUnits {
+		return 0, fmt.Errorf("it is not a whole number from 1 to %d", int64(MostUnits))
 	}
 	return cost, nil
 }

@@ -195,6 +195,19 @@ var badPaths = []string{
 	"/%", "/%2", "/%zz", "/" + strings.Repeat("a", 4096),
 }
 
+// TestCostIsBounded checks that a job may not cost more units than limits can count, even if no limit of its api says
+// how much a job may cost.
+func TestCostIsBounded(t *testing.T) {
+	rule := plainRule
+	rule.Costs = nil
+	for value, taken := range map[string]bool{"4503599627370496": true, "4503599627370497": false, "9223372036854775807": false} {
+		j, refusal := parse(nats.Header{"Weir-Cost": {value}}, rule)
+		if (refusal == nil) != taken || refusal == nil && j.Cost != ingest.MostUnits {
+			t.Errorf("%s: it costs %d, %v", value, j.Cost, refusal)
+		}
+	}
+}
+
 // TestHeaderRepeated checks that a header that may have only one value is refused with two, in any spelling.
 func TestHeaderRepeated(t *testing.T) {
 	for _, c := range []struct {

@@ -227,3 +227,39 @@ func TestPartitionsAreOneNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestPartitionsOfAnyStreamCount checks that an api keeps its number of partitions if the stream of the first partition
+// was deleted and the setting is another number: the jobs of the other partitions would never be read.
+func TestPartitionsOfAnyStreamCount(t *testing.T) {
+	js := natstest.JetStream(t)
+	settings := Settings{
+		StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 3, Capacity: 5, MaxBody: 1 << 10,
+	}
+	other := settings
+	other.API, other.Partitions = "pay_2", 4 // the names of its streams begin as those of pay
+	for _, s := range []Settings{other, settings} {
+		if n, _, err := ensureQueue(t.Context(), js, s); n != s.Partitions || err != nil {
+			t.Fatalf("api %s has %d partitions, %v", s.API, n, err)
+		}
+	}
+	for p := range 2 {
+		if err := js.DeleteStream(t.Context(), StreamName("pay", p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings.Partitions = 1
+	for range 2 {
+		if n, _, err := ensureQueue(t.Context(), js, settings); n != 3 || err != nil {
+			t.Errorf("the api has %d partitions, %v", n, err)
+		}
+	}
+	for p := range 3 {
+		made, err := js.Stream(t.Context(), StreamName("pay", p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := partitionsIn(&made.CachedInfo().Config); n != 3 {
+			t.Errorf("partition %d says that there are %d", p, n)
+		}
+	}
+}

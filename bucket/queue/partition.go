@@ -43,7 +43,7 @@ func newPartition(q *Queue, nc *nats.Conn, opened jetstream.Stream, number int) 
 		larger: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
 	}
 	p.intake = newIntake(p, x)
-	p.sweeper, err = newSweeper(&p.source, p.contents)
+	p.sweeper, err = newSweeper(&p.source, p.contents, q.log)
 	return p, err
 }
 

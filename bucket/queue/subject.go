@@ -94,17 +94,54 @@ const maxHeaderBytes = 64 << 10
 // longest returns how many bytes a message of a queue's stream may have, with its headers.
 func (s *Settings) longest() int64 { return min(s.MaxBody+maxHeaderBytes, 1<<30) }
 
+// Partitions returns how many partitions the api's queue has. Any of its streams says so, because the first one may
+// have been deleted by hand. Without a stream it is the number in s.
+func Partitions(ctx context.Context, js jetstream.JetStream, s *Settings) (int, error) {
+	if n, err := partitionsBy(ctx, js, StreamName(s.API, 0)); err != nil || n > 0 {
+		return n, err
+	}
+	names, err := stream.Names(ctx, js, queueSubjectsOf.Below(s.API))
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		if api, ok := APIOf(name); !ok || api != s.API {
+			continue
+		}
+		if n, err := partitionsBy(ctx, js, name); err != nil || n > 0 {
+			return n, err
+		}
+	}
+	return s.Partitions, nil
+}
+
+// partitionsBy returns how many partitions a stream says that its queue has, 0 if there is no such stream.
+func partitionsBy(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
+	found, err := stream.Look(ctx, js, name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("look for stream %s: %w", name, err)
+	}
+	return partitionsIn(&found.CachedInfo().Config), nil
+}
+
+// partitionsIn returns the number of partitions in a stream's metadata, 0 if it has none.
+func partitionsIn(c *jetstream.StreamConfig) int {
+	n, err := strconv.Atoi(c.Metadata[metaPartitions])
+	if err != nil {
+		return 0
+	}
+	return max(0, n)
+}
+
 // ensureQueue creates the api's streams if they do not exist. It returns how many there are, and the highest per-key
 // ceiling that the server enforces. It may raise an existing stream's ceiling, but never lowers it: JetStream would
 // delete the oldest messages of every key that has more.
 func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (partitions int, highest int64, err error) {
-	partitions = s.Partitions
-	if first, err := stream.Look(ctx, js, StreamName(s.API, 0)); err == nil {
-		if n, err := strconv.Atoi(first.CachedInfo().Config.Metadata[metaPartitions]); err == nil && n > 0 {
-			partitions = n
-		}
-	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, 0, fmt.Errorf("look for the queue of api %s: %w", s.API, err)
+	if partitions, err = Partitions(ctx, js, &s); err != nil {
+		return 0, 0, err
 	}
 	for p := 0; p < partitions; p++ {
 		kept, err := ensureQueueStream(ctx, js, s, partitionOf{number: p, of: partitions, firstSeq: s.FirstSeq[StreamName(s.API, p)]})
@@ -112,7 +149,7 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (parti
 			return 0, 0, err
 		}
 		highest = max(highest, kept.MaxMsgsPerSubject)
-		if n, err := strconv.Atoi(kept.Metadata[metaPartitions]); p == 0 && err == nil && n > 0 {
+		if n := partitionsIn(kept); p == 0 && n > 0 {
 			partitions = n // the first stream decides: replicas with different settings may create one api at once
 		}
 	}

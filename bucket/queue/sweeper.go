@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,14 +31,16 @@ type sweeper struct {
 	contents *contents
 	x        *stream.Exchange
 	wake     chan struct{} // has a value when finished messages may be deleted
+	log      *slog.Logger  // nil: nothing is logged
+	told     time.Time     // when a refusal was last logged
 }
 
-func newSweeper(s *source, c *contents) (*sweeper, error) {
+func newSweeper(s *source, c *contents, log *slog.Logger) (*sweeper, error) {
 	x, err := stream.NewExchange(s.nc, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &sweeper{source: s, contents: c, x: x, wake: make(chan struct{}, 1)}, nil
+	return &sweeper{source: s, contents: c, x: x, wake: make(chan struct{}, 1), log: log}, nil
 }
 
 // Finish marks the job with this key and sequence as finished. Its outcome must be stored elsewhere: its message may be
@@ -91,6 +95,7 @@ func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered []uint64, sing
 	if len(covered) > 0 {
 		if err := s.purge(ctx, upTo); err != nil {
 			ok = false
+			s.tell(err)
 			single = s.contents.apart(covered)
 		} else {
 			s.contents.gone(covered)
@@ -109,13 +114,31 @@ func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered []uint64, sing
 
 // deleteAll deletes messages one by one, and returns those that the stream reports as gone.
 func (s *sweeper) deleteAll(ctx context.Context, seqs []uint64) (done []uint64) {
+	var failed error
 	for i, reply := range s.x.Do(ctx, s.deletes(seqs), stream.Every) {
-		if isDeleted(reply.Msg) {
-			done = append(done, seqs[i])
+		if err := readDeletion(reply.Msg); err != nil {
+			failed = fmt.Errorf("delete %d from %s: %w", seqs[i], s.source.name, err)
+			continue
 		}
+		done = append(done, seqs[i])
 	}
+	s.tell(failed)
 	return done
 }
+
+// tell logs that the stream refused to delete, at most once per refusalPause. It logs nothing if the stream did not
+// answer.
+func (s *sweeper) tell(err error) {
+	var refusal *jetstream.APIError
+	if s.log == nil || !errors.As(err, &refusal) || time.Since(s.told) < refusalPause {
+		return
+	}
+	s.told = time.Now()
+	s.log.Warn("the stream refuses to delete finished jobs, which take up the room of their keys until they are deleted; weir keeps trying",
+		"api", s.source.api, "stream", s.source.name, "unswept", s.contents.unswept(), "err", err)
+}
+
+const refusalPause = time.Minute
 
 func (s *sweeper) purge(ctx context.Context, upTo uint64) error {
 	// At or below upTo these subjects hold only finished messages, jobs and markers alike. The owner's epoch has
@@ -142,20 +165,34 @@ func (s *sweeper) deletes(seqs []uint64) []*nats.Msg {
 	return msgs
 }
 
-// isDeleted reports whether a reply says that the message is gone. "There is no such message" counts too: the answer to
-// an earlier try may have been lost.
-func isDeleted(reply *nats.Msg) bool {
+// readDeletion reads the reply to a deletion. It returns nil if the message is gone, and a *jetstream.APIError if the
+// stream refused to delete it.
+func readDeletion(reply *nats.Msg) error {
 	if reply == nil {
-		return false
+		return stream.ErrUnanswered
 	}
 	var answer struct {
 		Success bool                `json:"success"`
 		Error   *jetstream.APIError `json:"error"`
 	}
-	if json.Unmarshal(reply.Data, &answer) != nil {
-		return false
+	switch err := json.Unmarshal(reply.Data, &answer); {
+	case err == nil && answer.Error != nil && !saysGone(answer.Error):
+		return answer.Error
+	case err == nil && (answer.Success || answer.Error != nil):
+		return nil
 	}
-	return answer.Success || answer.Error != nil &&
-		(answer.Error.ErrorCode == stream.CodeDeleteNotFound || answer.Error.ErrorCode == stream.CodeDeleteFailed ||
-			answer.Error.ErrorCode == stream.CodeNoMessage)
+	return stream.ErrUnanswered
+}
+
+// saysGone reports whether a stream could not delete a message because it does not have the message: the answer to an
+// earlier try may have been lost. The server gives the errors of its store the code of a failed deletion. Two of them
+// say that the message is gone: ErrStoreEOF, for a sequence behind the last one, and ErrStoreMsgNotFound.
+func saysGone(e *jetstream.APIError) bool {
+	switch e.ErrorCode {
+	case stream.CodeSequenceNotFound, stream.CodeNoMessage:
+		return true
+	case stream.CodeDeleteFailed:
+		return e.Description == "stream store EOF" || e.Description == "no message found"
+	}
+	return false
 }

@@ -1,8 +1,11 @@
 package queue
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,7 +134,7 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	js := natstest.JetStream(t)
 	p := newDesk().p
 	p.source.name, p.source.nc = "LATER", js.Conn()
-	s, err := newSweeper(&p.source, p.contents)
+	s, err := newSweeper(&p.source, p.contents, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,20 +201,67 @@ func TestNoMarkerGoesWhileJobsAreLeft(t *testing.T) {
 	}
 }
 
-func TestIsDeleted(t *testing.T) {
-	for text, want := range map[string]bool{
-		`{"success":true}`: true,
-		`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`:        true,
-		`{"error":{"code":500,"err_code":10057,"description":"stream store EOF"}}`:        true,
-		`{"error":{"code":500,"err_code":10043,"description":"message 4 not found"}}`:     true,
-		`{"error":{"code":503,"err_code":10008,"description":"temporarily unavailable"}}`: false,
-		`{}`: false, `not JSON`: false, ``: false,
-	} {
-		if got := isDeleted(&nats.Msg{Data: []byte(text)}); got != want {
-			t.Errorf("%s: %v", text, got)
+// TestRefusedDeletionIsNotDone checks that finished messages stay unswept while their stream refuses to delete them, that
+// the sweeper logs this once and not at each try, and that a message that is gone already counts as deleted.
+func TestRefusedDeletionIsNotDone(t *testing.T) {
+	js := natstest.JetStream(t)
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}, DenyDelete: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FREE", Subjects: []string{"free"}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := js.Publish(t.Context(), "free", nil); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if isDeleted(nil) {
+	for stream, refuses := range map[string]bool{"KEPT": true, "FREE": false} {
+		var said bytes.Buffer
+		p := newDesk().p
+		p.source.name, p.source.nc = stream, js.Conn()
+		s, err := newSweeper(&p.source, p.contents, slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.sweeper = s
+		p.Finish("k", 2)
+		for range 3 { // the second and third time the message is gone
+			all := s.sweep(t.Context(), 0, nil, singles{jobs: []uint64{2}})
+			if all == refuses {
+				t.Errorf("%s: all deleted: %v", stream, all)
+			}
+			if refuses && p.Unswept() != 1 {
+				t.Errorf("%s: %d unswept messages", stream, p.Unswept())
+			}
+		}
+		if got := strings.Count(said.String(), "refuses to delete"); got != map[bool]int{true: 1, false: 0}[refuses] {
+			t.Errorf("%s: logged %d times: %s", stream, got, &said)
+		}
+		if err := s.x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestReadDeletion(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"success":true}`: true,
+		`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`:             true,
+		`{"error":{"code":500,"err_code":10057,"description":"stream store EOF"}}`:             true,
+		`{"error":{"code":500,"err_code":10057,"description":"no message found"}}`:             true,
+		`{"error":{"code":400,"err_code":10043,"description":"sequence 4 not found"}}`:         true,
+		`{"error":{"code":500,"err_code":10057,"description":"message delete not permitted"}}`: false,
+		`{"error":{"code":500,"err_code":10057,"description":"no space left on device"}}`:      false,
+		`{"error":{"code":503,"err_code":10008,"description":"temporarily unavailable"}}`:      false,
+		`{}`: false, `not JSON`: false, ``: false,
+	} {
+		if err := readDeletion(&nats.Msg{Data: []byte(text)}); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if readDeletion(nil) == nil {
 		t.Error("no answer was taken for done")
 	}
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -105,5 +106,62 @@ func TestClusterTakesAReservationInOneSlot(t *testing.T) {
 	})
 	if err != nil || used.Load() < 2 {
 		t.Errorf("12 apis lie on %d primaries (%v)", used.Load(), err)
+	}
+}
+
+// forgetful is a connection that loses the answers to scripts while lose is set.
+type forgetful struct {
+	net.Conn
+	lose *atomic.Bool
+	sent *atomic.Int64 // counts the scripts whose answer is lost
+	lost bool
+}
+
+// Write implements net.Conn.
+func (f *forgetful) Write(data []byte) (int, error) {
+	if f.lose.Load() && strings.Contains(string(data), "evalsha") {
+		f.lost = true
+		f.sent.Add(1)
+	}
+	return f.Conn.Write(data)
+}
+
+// Read implements net.Conn.
+func (f *forgetful) Read(data []byte) (int, error) {
+	n, err := f.Conn.Read(data)
+	if f.lost && err == nil {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// TestClusterRunsAReservationOnce checks that the client does not repeat a reservation that a node of a cluster ran
+// without an answer: the first slots would be charged for no call.
+func TestClusterRunsAReservationOnce(t *testing.T) {
+	var lose atomic.Bool
+	var sent atomic.Int64
+	o := *startCluster(t).Options()
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &forgetful{Conn: c, lose: &lose, sent: &sent}, err
+	}
+	c := redis.NewClusterClient(&o)
+	defer func() { _ = c.Close() }()
+	rules := lossRules()
+	st, err := New(t.Context(), Options{Client: c, API: "a", Rules: rules, Epoch: Fresh})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 1}}
+	if _, err := st.Reserve(t.Context(), asks); err != nil { // the node knows the script from now on
+		t.Fatal(err)
+	}
+	lose.Store(true)
+	if got, err := st.Reserve(t.Context(), asks); err == nil || sent.Load() != 1 {
+		t.Errorf("the script was sent %d times without an answer: %+v, %v", sent.Load(), got, err)
+	}
+	lose.Store(false)
+	if _, err := st.Reserve(t.Context(), asks); err != nil {
+		t.Error(err)
 	}
 }

@@ -247,7 +247,7 @@ func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 func (s *Store) run(ctx context.Context, build func() *request) (*reader, error) {
 	for range 3 {
 		q := build()
-		fields, err := script.Run(ctx, s.client, q.keys, q.argv...).Slice()
+		fields, err := script.Run(ctx, once{s.client}, q.keys, q.argv...).Slice()
 		if err != nil {
 			return nil, err
 		}

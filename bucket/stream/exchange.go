@@ -142,8 +142,8 @@ const (
 	CodeWrongLastSeqConst = 10164
 	codeBatchDuplicate    = 10201
 	CodeNoMessage         = 10037
-	CodeDeleteNotFound    = 10057
-	CodeDeleteFailed      = 10043
+	CodeSequenceNotFound  = 10043
+	CodeDeleteFailed      = 10057 // the description tells why
 	fullDescription       = "maximum messages per subject exceeded"
 	statusNoResponders    = "503"
 	headerBatchID         = "Nats-Batch-Id"

@@ -82,6 +82,9 @@ func (c *Client) request(ctx context.Context, api string, msg *nats.Msg) ([]byte
 		ctx, cancel = context.WithTimeoutCause(ctx, c.opts.AnswerWithin, ErrNoAnswer)
 		defer cancel()
 	}
+	if err := c.connected(); err != nil {
+		return nil, fmt.Errorf("submit to %s: %w", api, err)
+	}
 	answer, err := c.nc.RequestMsgWithContext(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
@@ -92,6 +95,15 @@ func (c *Client) request(ctx context.Context, api string, msg *nats.Msg) ([]byte
 		return nil, fmt.Errorf("submit to %s: %w", api, err)
 	}
 	return answer.Data, nil
+}
+
+// connected fails if the connection was never established. The limits of the server are unknown then, and nats.go would
+// take it for one that supports no headers.
+func (c *Client) connected() error {
+	if c.nc.MaxPayload() == 0 {
+		return fmt.Errorf("no connection to a server yet: %w", nats.ErrDisconnected)
+	}
+	return nil
 }
 
 func noWeir(api string) error {

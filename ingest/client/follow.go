@@ -24,7 +24,8 @@ type Results struct {
 // Follow passes each result to handle, one at a time, in the order of the stream. It returns if handle fails or ctx
 // ends. It continues after a reconnect. After a restart it continues with the first result for which handle has not
 // returned nil, so handle may get a result twice and must recognise it by its Job. If handle takes longer than 30
-// seconds, the result is delivered again. If handle fails, Follow waits for up to 5 seconds until the server knows that.
+// seconds, the result is delivered again. After handle has returned, Follow waits for up to 5 seconds until the server
+// knows the outcome, even if ctx has ended.
 //
 // Readers with the same name share the results. Follow does not read letters: read WEIR_DEAD, or the events.
 func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.Context, end End) error) error {
@@ -71,7 +72,8 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 				return err
 			}
 		}
-		acked, cancel := context.WithTimeout(ctx, ackWithin)
+		// Even if ctx has ended: else the result would come again, after later ones.
+		acked, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackWithin)
 		_ = msg.DoubleAck(acked) // redelivered if not acknowledged
 		cancel()
 	}

@@ -13,26 +13,31 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestFollowKeepsTheOrder lets a reader fail many times. Each time the next reader begins with the result that was not
-// handled, and not with the one behind it.
-func TestFollowKeepsTheOrder(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	s := newFakeIntake(t)
+// storeResults stores results of the jobs 0 to n-1.
+func (s *fakeIntake) storeResults(t *testing.T, n int) {
+	t.Helper()
 	js, err := jetstream.New(s.nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "WEIR_RESULTS", Subjects: []string{"weir.results.>"}}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WEIR_RESULTS", Subjects: []string{"weir.results.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	const results = 500
-	for n := range results + 1 {
-		h := nats.Header{"Weir-Job-Id": {fmt.Sprint(n)}, "Weir-Outcome": {"done"}}
-		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "weir.results.a.k", Header: h}); err != nil {
+	for i := range n {
+		h := nats.Header{"Weir-Job-Id": {fmt.Sprint(i)}, "Weir-Outcome": {"done"}}
+		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "weir.results.a.k", Header: h}); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestFollowKeepsTheOrder lets a reader fail many times. Each time the next reader begins with the result that was not
+// handled, and not with the one behind it.
+func TestFollowKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	const results = 500
+	s := newFakeIntake(t)
+	s.storeResults(t, results+1)
 	reader, failed := client.New(s.nc, client.Options{}), errors.New("for the test")
 	for n := range results { // each reader handles the result that failed before, and fails at the next
 		var got []string
@@ -49,5 +54,33 @@ func TestFollowKeepsTheOrder(t *testing.T) {
 		if !errors.Is(err, failed) || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("reader %d got %q, want %q: %v", n, got, want, err)
 		}
+	}
+}
+
+// TestFollowNotesTheLastResult checks that the server knows that a result was handled although ctx ended meanwhile. The
+// result would otherwise come again after later ones.
+func TestFollowNotesTheLastResult(t *testing.T) {
+	t.Parallel()
+	s := newFakeIntake(t)
+	s.storeResults(t, 2)
+	ctx, cancel := context.WithCancel(await.Context(t, "the first result"))
+	defer cancel()
+	err := client.New(s.nc, client.Options{}).Follow(ctx, client.Results{Name: "billing"}, func(context.Context, client.End) error {
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := js.Consumer(t.Context(), "WEIR_RESULTS", "billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if handled := reader.CachedInfo().AckFloor.Stream; handled != 1 {
+		t.Errorf("the server knows of the results up to %d", handled)
 	}
 }

@@ -36,6 +36,9 @@ func (c *Client) SubmitMany(ctx context.Context, jobs []Submission) ([]Answer, e
 
 // submitBatch submits as many of the first jobs as one message may have, at least one, and returns the answers to them.
 func (c *Client) submitBatch(ctx context.Context, jobs []Submission) ([]Answer, error) {
+	if err := c.connected(); err != nil {
+		return nil, fmt.Errorf("submit to %s: %w", jobs[0].API, err)
+	}
 	api, room := jobs[0].API, int(c.nc.MaxPayload())-BatchEnvelope
 	b := NewBatch(api)
 	var answers []Answer

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -84,6 +85,33 @@ func TestManyShareMessages(t *testing.T) {
 	}
 	if _, err := c.SubmitMany(t.Context(), jobs[5:6]); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("nobody there: %v", err)
+	}
+}
+
+// TestNotConnectedYet checks that a client whose connection was never established fails as a whole and says so.
+func TestNotConnectedYet(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	nc, err := nats.Connect("nats://"+l.Addr().String(), nats.RetryOnFailedConnect(true), nats.Timeout(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c, job := client.New(nc, client.Options{}), client.Submission{API: "a"}
+	answers, many := c.SubmitMany(t.Context(), []client.Submission{job, job})
+	_, one := c.Submit(t.Context(), job)
+	_, async := c.SubmitAsync(t.Context(), job)
+	for name, err := range map[string]error{"SubmitMany": many, "Submit": one, "SubmitAsync": async} {
+		if !errors.Is(err, nats.ErrDisconnected) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(answers) != 0 {
+		t.Errorf("answers without a connection: %+v", answers)
 	}
 }
 

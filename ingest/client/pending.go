@@ -83,6 +83,9 @@ func (c *Client) send(p *Pending, msg *nats.Msg) error {
 	if a.closed {
 		return ErrClosed
 	}
+	if err := c.connected(); err != nil {
+		return err
+	}
 	if a.sub == nil {
 		inbox := c.nc.NewInbox()
 		sub, err := c.nc.Subscribe(inbox+".*", a.answered)

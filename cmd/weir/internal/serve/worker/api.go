@@ -26,8 +26,11 @@ type apiParts struct {
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
 	api := DispatchAPI(a, c)
 	settings := w.queueSettings(a, c)
-	var err error
-	if settings.FirstSeq, err = takeover.FirstSeqs(ctx, w.nc, w.control, a.Name, settings.Partitions); err != nil {
+	partitions, err := queue.Partitions(ctx, w.js, &settings)
+	if err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	if settings.FirstSeq, err = takeover.FirstSeqs(ctx, w.nc, w.control, a.Name, partitions); err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
 	queue, err := queue.OpenQueue(ctx, queue.Options{
