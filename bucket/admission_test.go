@@ -237,3 +237,19 @@ func TestAdmissionByAClockThatGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// TestTakenBackLeavesNothing checks that jobs that are admitted and taken back leave no entries in the log of their key,
+// whatever the order.
+func TestTakenBackLeavesNothing(t *testing.T) {
+	x := newAdmitter(t, perMinute(SlidingLog, 10, 1))
+	x.Admit("k", minute, 1)
+	for i := range Micros(1000) {
+		first := x.Admit("k", minute+2*i, 1)
+		second := x.Admit("k", minute+2*i+1, 2)
+		x.TakeBack("k", first, 1)
+		x.TakeBack("k", second, 2)
+	}
+	if log := x.recent["k"].log; len(log.entries) != 1 || log.sum != 1 {
+		t.Errorf("%d entries of %d units, want 1 of 1", len(log.entries), log.sum)
+	}
+}
