@@ -37,7 +37,8 @@ type Admittance struct {
 }
 
 // Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets a key that has had no
-// job for one to two times length. For that it drops a whole generation of keys at once, without a sweep.
+// job for one to two times length. For that it drops a whole generation of keys at once, without a sweep. A key whose
+// jobs were all refused or taken back is not kept at all.
 type Admitter struct {
 	Admission Admission
 	soft      int64 // hard and SoftPercent of it
@@ -91,20 +92,24 @@ func (x *Admitter) admitLocked(key string, now Micros, cost int64) Admittance {
 	now = x.clock
 	s := x.stateLocked(key, now)
 	if x.fitsLocked(s, now, cost, x.hard) <= now {
-		x.countLocked(s, now, cost)
+		x.countLocked(key, s, now, cost)
 		return Admittance{Verdict: Admitted, at: now}
 	}
 	retry := x.fitsLocked(s, now, cost, x.soft)
 	if retry <= now {
-		x.countLocked(s, now, cost)
+		x.countLocked(key, s, now, cost)
 		return Admittance{Verdict: OverSoft, at: now}
 	}
 	if x.Admission.Elastic {
 		keys := int64(len(x.recent) + len(x.older))
+		if x.keptLocked(key) == nil {
+			keys++
+		}
 		free := x.together.fits(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost, x.Admission.Rate.Count*min(keys, maxCost/x.Admission.Rate.Count))
 		if free <= now {
 			// A borrowed job does not count against the key's own limit.
 			x.together.add(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost)
+			x.keepLocked(key, s)
 			return Admittance{Verdict: Borrowed, at: now}
 		}
 		retry = min(retry, free)
@@ -124,24 +129,49 @@ func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	if x.Admission.Elastic {
 		x.together.takeBack(admitted.at, per, cost)
 	}
-	s := x.recent[key]
-	if s == nil {
-		s = x.older[key]
-	}
-	if s == nil || admitted.Verdict == Borrowed || admitted.Verdict == Refused {
+	s := x.keptLocked(key)
+	if s == nil || admitted.Verdict == Refused {
 		return
 	}
+	if admitted.Verdict != Borrowed {
+		x.uncountLocked(s, admitted.at, cost)
+	}
+	if s.window.present == 0 && s.window.before == 0 && (s.log == nil || s.log.sum == 0) && s.bucket.idle(x.clock) {
+		delete(x.recent, key)
+		delete(x.older, key)
+	}
+}
+
+// uncountLocked takes back what countLocked charged at a time.
+func (x *Admitter) uncountLocked(s *admitState, at Micros, cost int64) {
+	per := Micros(ceilMicros(x.Admission.Rate.Per))
 	switch x.Admission.Algorithm {
 	case FixedWindow, SlidingWindowCounter:
-		s.window.takeBack(admitted.at, per, cost)
+		s.window.takeBack(at, per, cost)
 	case SlidingLog:
-		s.log.giveBack(admitted.at, cost, 0)
+		if at+per > x.clock { // an older job does not count any more, and a new state does not know that
+			s.log.giveBack(at, cost, 0)
+		}
 	default:
 		s.bucket.untake(x.interval, cost)
 	}
 }
 
-// stateLocked returns a key's state, new if there is none. It first begins a new generation if the present one is over.
+// keptLocked returns the state that is kept of a key, nil if there is none.
+func (x *Admitter) keptLocked(key string) *admitState {
+	if s := x.recent[key]; s != nil {
+		return s
+	}
+	return x.older[key]
+}
+
+// keepLocked keeps the state of a key that is in use.
+func (x *Admitter) keepLocked(key string, s *admitState) {
+	delete(x.older, key)
+	x.recent[key] = s
+}
+
+// stateLocked returns a key's state, new if none is kept. It first begins a new generation if the present one is over.
 func (x *Admitter) stateLocked(key string, now Micros) *admitState {
 	if now-x.turned >= x.length {
 		x.older, x.recent = x.recent, map[string]*admitState{}
@@ -150,19 +180,13 @@ func (x *Admitter) stateLocked(key string, now Micros) *admitState {
 		}
 		x.turned = now
 	}
-	s, ok := x.recent[key]
-	if ok {
+	if s := x.keptLocked(key); s != nil {
 		return s
 	}
-	if s, ok = x.older[key]; ok {
-		delete(x.older, key)
-	} else {
-		s = &admitState{}
-		if x.Admission.Algorithm == SlidingLog {
-			s.log = newSlidingMeter(Rules{}, Quota{Count: x.soft, Per: x.Admission.Rate.Per})
-		}
+	s := &admitState{}
+	if x.Admission.Algorithm == SlidingLog {
+		s.log = newSlidingMeter(Rules{}, Quota{Count: x.soft, Per: x.Admission.Rate.Per})
 	}
-	x.recent[key] = s
 	return s
 }
 
@@ -189,8 +213,9 @@ func (x *Admitter) fitsLocked(s *admitState, now Micros, cost, limit int64) Micr
 	}
 }
 
-// countLocked charges an admitted job.
-func (x *Admitter) countLocked(s *admitState, now Micros, cost int64) {
+// countLocked charges an admitted job, and keeps the state of its key.
+func (x *Admitter) countLocked(key string, s *admitState, now Micros, cost int64) {
+	x.keepLocked(key, s)
 	per := Micros(ceilMicros(x.Admission.Rate.Per))
 	switch x.Admission.Algorithm {
 	case FixedWindow, SlidingWindowCounter:

@@ -41,7 +41,9 @@ func TestSlidingWindowCounterVectors(t *testing.T) {
 		{100, 74, 45, Admitted},
 	} {
 		x := newAdmitter(t, perMinute(SlidingWindowCounter, 100, 1))
-		x.stateLocked("k", minute).window = windowCount{minute, c.before, c.present}
+		s := x.stateLocked("k", minute)
+		s.window = windowCount{minute, c.before, c.present}
+		x.keepLocked("k", s)
 		if got := x.Admit("k", minute+c.elapsed*second, 1); got.Verdict != c.want {
 			t.Errorf("%d before, %d now, %d s in: %v, want %v", c.before, c.present, c.elapsed, got, c.want)
 		}
@@ -251,5 +253,54 @@ func TestAdmissionByAClockThatGoesBack(t *testing.T) {
 		if got := x.Admit("k", minute-90*second, 1); got.Verdict != Refused {
 			t.Errorf("%s: a third of two, by a clock that went back: %s", alg, got.Verdict)
 		}
+	}
+}
+
+// TestTakenBackLeavesNothing checks that jobs that are admitted and taken back leave no entries in the log of their key,
+// whatever the order.
+func TestTakenBackLeavesNothing(t *testing.T) {
+	x := newAdmitter(t, perMinute(SlidingLog, 10, 1))
+	x.Admit("k", minute, 1)
+	for i := range Micros(1000) {
+		first := x.Admit("k", minute+2*i, 1)
+		second := x.Admit("k", minute+2*i+1, 2)
+		x.TakeBack("k", first, 1)
+		x.TakeBack("k", second, 2)
+	}
+	if log := x.recent["k"].log; len(log.entries) != 1 || log.sum != 1 {
+		t.Errorf("%d entries of %d units, want 1 of 1", len(log.entries), log.sum)
+	}
+}
+
+// TestRefusedKeysAreNotKept checks that an admitter keeps nothing of keys that have no accepted job: a job may be
+// refused here, or be taken back because it was refused elsewhere.
+func TestRefusedKeysAreNotKept(t *testing.T) {
+	for _, alg := range []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindowCounter} {
+		x := newAdmitter(t, perMinute(alg, 2, 2))
+		for i := range 1000 {
+			key := fmt.Sprint(i)
+			if got := x.Admit(key, minute+Micros(i), 5); got.Verdict != Refused {
+				t.Fatalf("%s: a job of five within two: %s", alg, got.Verdict)
+			}
+			first, second := x.Admit(key, minute+Micros(i), 1), x.Admit(key, minute+Micros(i), 1)
+			x.TakeBack(key, first, 1)
+			x.TakeBack(key, second, 1)
+		}
+		if n := len(x.recent) + len(x.older); n != 0 {
+			t.Errorf("%s keeps %d keys", alg, n)
+		}
+	}
+}
+
+// TestTakenBackTooLate checks a job that is taken back when it no longer counts. Meanwhile another job of its key was
+// taken back, too, so the key was forgotten. The late one must not take off a job that counts.
+func TestTakenBackTooLate(t *testing.T) {
+	x := newAdmitter(t, perMinute(SlidingLog, 1, 1))
+	late := x.Admit("k", minute, 1)
+	x.TakeBack("k", x.Admit("k", minute+61*second, 1), 1)
+	x.Admit("k", minute+62*second, 1)
+	x.TakeBack("k", late, 1)
+	if got := x.Admit("k", minute+63*second, 1); got.Verdict != Refused {
+		t.Errorf("a second job within a minute: %s", got.Verdict)
 	}
 }

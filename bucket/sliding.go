@@ -1,6 +1,9 @@
 package bucket
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // slidingMeter allows at most count units in ANY window of the quota's length. It remembers when units were granted. It
 // grants a new unit when enough old ones are as old as the window and the jitter together: an old call may have arrived
@@ -10,7 +13,8 @@ import "sort"
 // larger quota puts grants that lie closer together than 1/maxEntries of the window into one entry, which ages with its
 // youngest grant. So no more units pass than the quota allows. A unit may pass later by 1/1024 of the window, which
 // loses at most 0.1 % of the quota. With overages, a window's length has at most 2*maxEntries+2 entries of 24 bytes.
-// Slots reserved ahead of now add entries in proportion to the horizon.
+// Slots reserved ahead of now add entries in proportion to the horizon. An entry whose units were all given back is
+// dropped at once, so calls that were not made leave nothing.
 //
 // Slots need not be granted in the order of time. Every entry that is not too old for the new slot counts, even an
 // entry after the slot. A slot before the newest entry is recorded at the newest entry's time, so entries stay in
@@ -73,6 +77,9 @@ func (m *slidingMeter) earliest(at Micros, cost int64) Micros {
 }
 
 func (m *slidingMeter) take(at Micros, cost, _ int64) {
+	if cost == 0 {
+		return
+	}
 	m.sum += cost
 	if n := len(m.entries); n > 0 {
 		newest := &m.entries[n-1]
@@ -87,7 +94,8 @@ func (m *slidingMeter) take(at Micros, cost, _ int64) {
 
 // giveBack takes units out of the first entry that ends at or after their slot. That is the entry that holds them, or
 // an older one. If it is older, the remaining units are recorded later than they were granted, which is safe. If the
-// units may no longer count, it takes nothing: the first entry then holds other calls' units.
+// units may no longer count, it takes nothing: the first entry then holds other calls' units. If the entry that held
+// them is gone, an earlier call emptied it and left its own units in a later entry.
 func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
 	if at <= m.gone {
 		return
@@ -98,6 +106,10 @@ func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
 		cost = min(cost, own[i].units)
 		own[i].units -= cost
 		m.sum -= cost
+		if own[i].units == 0 {
+			i += len(m.entries) - len(own)
+			m.entries = slices.Delete(m.entries, i, i+1)
+		}
 	}
 }
 

@@ -198,6 +198,7 @@ function M.s.earliest(l, at, cost)
   return max(at, l.ends[first] + l.per)
 end
 function M.s.take(l, at, cost)
+  if cost == 0 then return end
   l.sum = l.sum + cost
   changed(l)
   local newest = redis.call('LINDEX', l.log, -1)
@@ -225,8 +226,13 @@ function M.s.give_back(l, at, cost)
   local s, e, units = entry(redis.call('LINDEX', l.log, first))
   cost = min(cost, units)
   changed(l)
-  redis.call('LSET', l.log, first, write(s, e, units - cost))
   l.sum = l.sum - cost
+  if cost < units then
+    redis.call('LSET', l.log, first, write(s, e, units - cost))
+  else -- a list has no delete by position
+    redis.call('LSET', l.log, first, '')
+    redis.call('LREM', l.log, first < size / 2 and 1 or -1, '')
+  end
 end
 function M.s.correct(l, now, at, cost, actual)
   if actual < cost then return M.s.give_back(l, at, cost - actual) end

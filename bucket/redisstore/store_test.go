@@ -63,6 +63,37 @@ func TestRefundAfterTheLogExpired(t *testing.T) {
 	}
 }
 
+// TestReturnedUnitsLeaveNothingInTheLog checks that calls that are not made leave no entries in the log of a sliding
+// quota, and that a call that took what it had reserved leaves one.
+func TestReturnedUnitsLeaveNothingInTheLog(t *testing.T) {
+	s, now, ctx := startServer(t), start, context.Background()
+	r := newReplica(t, s, names(), Fresh, bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}}, Lease: time.Hour,
+		Shared: []bucket.Limit{{Name: "hourly", Quota: &bucket.Quota{Count: 10, Window: bucket.Sliding, Per: time.Hour}}},
+	}, &now)
+	made := r.left("k", 1)[0]
+	if err := r.Settle(ctx, []bucket.Use{{Key: "k", Grant: made, Actual: []int64{1}}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		var returned []bucket.Use
+		for range 4 {
+			now = now.Add(time.Second)
+			returned = append(returned, bucket.Use{Key: "k", Grant: r.left("k", 1)[0], Returned: true})
+		}
+		returned[1], returned[3] = returned[3], returned[1]
+		if err := r.Settle(ctx, returned); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := s.client().LLen(ctx, r.prefix+"log:hourly").Result(); err != nil || n != 1 {
+		t.Errorf("%d entries (%v), want 1", n, err)
+	}
+	if n := len(r.left("k", 10)); n != 9 {
+		t.Errorf("%d of 9 units are left", n)
+	}
+}
+
 // TestRefusedRoundReadsTheLogOnce checks a round of dear asks that a sliding quota refuses. The script must read the
 // quota's log once, and not once for each ask, because Redis serves no other client meanwhile.
 func TestRefusedRoundReadsTheLogOnce(t *testing.T) {

@@ -57,6 +57,20 @@ func (t *Teller) keep(ctx context.Context, w *waiting) {
 	}
 }
 
+// noteRest notes the duplicates that were not looked for when ctx ended.
+func (t *Teller) noteRest(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWait)
+	defer cancel()
+	for {
+		select {
+		case w := <-t.looks:
+			t.keep(ctx, w)
+		default:
+			return
+		}
+	}
+}
+
 // takeNote removes a duplicate's note, and reports whether this replica may report the end. It returns false only if
 // another replica is known to have removed the note. If the server does not answer, it returns true: an end that is
 // sent twice is better than none.

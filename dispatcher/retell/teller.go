@@ -150,7 +150,8 @@ func (t *Teller) drop(n int) {
 	t.dropped, t.toldAt = 0, time.Now()
 }
 
-// Run looks for ends and follows the streams until ctx ends.
+// Run looks for ends and follows the streams until ctx ends. Then it notes the duplicates that it has not looked for, so
+// that they outlive a restart. No Tell may come after the end of ctx.
 func (t *Teller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range lookers {
@@ -160,6 +161,7 @@ func (t *Teller) Run(ctx context.Context) error {
 				case w := <-t.looks:
 					t.look(ctx, w)
 				case <-ctx.Done():
+					t.noteRest(ctx)
 					return nil
 				}
 			}
@@ -201,7 +203,9 @@ func (t *Teller) look(ctx context.Context, w *waiting) {
 		t.tell(w, end)
 		return
 	}
-	t.keep(ctx, w)
+	keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWait) // a stop must not lose the duplicate
+	t.keep(keeping, w)
+	cancel()
 	t.await()
 }
 

@@ -195,6 +195,36 @@ func TestRestartTellsOnce(t *testing.T) {
 	}
 }
 
+// TestStopNotesTheRest checks that a duplicate that came while the Teller was stopping is noted, and told its end after
+// a restart.
+func TestStopNotesTheRest(t *testing.T) {
+	const duplicates = 50
+	w := newWorld(t)
+	kv, err := w.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.teller.Notes = kv
+	for i := range duplicates {
+		w.teller.Tell(again("a", fmt.Sprintf("to.%d", i), 7))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := await.Result(t, "the teller to end", func() error { return w.teller.Run(ctx) }); err != nil {
+		t.Fatal(err)
+	}
+	w.result("a", 7, "of a")
+	w.teller = New(w.teller.Options)
+	w.run()
+	told := map[string]bool{}
+	for range duplicates {
+		told[w.next().Subject] = true
+	}
+	if len(told) != duplicates {
+		t.Errorf("%d duplicates are told, want %d", len(told), duplicates)
+	}
+}
+
 // brokenOff is a bucket whose first watch ends before it has shown an entry, as after a lost connection.
 type brokenOff struct {
 	jetstream.KeyValue

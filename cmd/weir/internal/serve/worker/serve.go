@@ -142,7 +142,7 @@ func (w *Worker) takeJobs() error {
 		w.lowerGo(func() error { return ends.Run(w.soft) })
 	}
 	again := retell.New(retell.Options{JetStream: w.js, Reply: w.letters.Reply, Notes: w.control, Log: w.log})
-	w.lowerGo(func() error { return again.Run(w.soft) })
+	w.lowerGo(func() error { return again.Run(w.base) }) // the intake still tells of duplicates after the end of soft
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{
 		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
