@@ -49,6 +49,12 @@ func (w *HoldNotes) Learned(all []schedule.HoldChange, replica string) {
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
+// Held announces holds that have begun or ended, and stores a hold that no job's retry mark records.
+func (w *HoldNotes) Held(p *lane.Owned, hold schedule.HoldChange, news []schedule.HoldChange) {
+	w.AnnounceHolds(news)
+	w.keepHold(p, hold)
+}
+
 // keepHold stores a hold in the partition, so that a restart or another owner finds it. It ignores short holds. It does
 // not block. If a crash comes before the mark is stored, the hold is lost: one call is then made and pushed back.
 func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
