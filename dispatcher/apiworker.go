@@ -76,6 +76,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.settler.Operations.Use(w.poller.BeginLocked, w.slots.grants.settle, w.caller.beyond)
 	w.inquirer = inquiry.New(l, inquiry.Options{
 		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, TAT: w.pace.KnownLocked, Terms: d.RedriveTerms,
+		Held: w.notes.Held,
 	})
 	w.slotsAway.Store(w.slotsUnknownLocked())
 	w.tenancies = make([]*tenancy, len(l.Partitions))

@@ -85,7 +85,7 @@ func (g *grantEnds) run(hard context.Context) (end func()) {
 		for ctx.Err() == nil {
 			select {
 			case <-g.tell:
-				g.tellEnded(ctx)
+				_ = g.tellEnded(ctx) // what is left is told at the end
 			case <-ctx.Done():
 			}
 		}
@@ -95,12 +95,16 @@ func (g *grantEnds) run(hard context.Context) (end func()) {
 		<-done
 		last, cancel := context.WithTimeout(context.WithoutCancel(hard), lastWords)
 		defer cancel()
-		g.tellEnded(last)
+		if err := g.tellEnded(last); err != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.log.Warn("stopped before the limiter had the ends of all grants; their permits return when their leases end", "count", len(g.ended), "err", err)
+		}
 	}
 }
 
-// tellEnded reports all waiting ends, or as many as it can until ctx ends.
-func (g *grantEnds) tellEnded(ctx context.Context) {
+// tellEnded reports all waiting ends, or as many as it can until ctx ends. It returns the last error if some are left.
+func (g *grantEnds) tellEnded(ctx context.Context) error {
 	wait := schedule.StoreRetry
 	for {
 		g.mu.Lock()
@@ -108,15 +112,14 @@ func (g *grantEnds) tellEnded(ctx context.Context) {
 		uses := g.ended[:n:n]
 		g.mu.Unlock()
 		if n == 0 {
-			return
+			return nil
 		}
 		trip, cancel := context.WithTimeout(ctx, roundTrip)
 		err := g.store.Settle(trip, uses)
 		cancel()
 		if err != nil {
 			if !stream.Sleep(ctx, wait) {
-				g.log.Warn("stopped before the limiter had the ends of all grants; their permits return when their leases end", "count", n, "err", err)
-				return
+				return err
 			}
 			wait = min(2*wait, schedule.MostStoreRetry)
 			continue

@@ -150,6 +150,7 @@ func (p *tenancy) close(ctx context.Context) error {
 	}
 	p.stopReader()
 	p.CloseInventory(ctx)
+	p.Lost.Store(true) // a job that ends late is the next owner's
 	p.remove()
 	p.stopMarkers()
 	err := p.writing.Wait()

@@ -138,7 +138,7 @@ func (w *API) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnsw
 	select {
 	case <-j.Ended:
 	case <-ctx.Done():
-		return a, fmt.Errorf("job %d of %s/%s is cancelled, but its letter is not stored yet: %w", e.Seq, w.Name, e.Key, context.Cause(ctx))
+		return a, fmt.Errorf("it is not known whether job %d of %s/%s is cancelled, because its end is not stored yet; ask again: %w", e.Seq, w.Name, e.Key, context.Cause(ctx))
 	}
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -84,6 +85,7 @@ type Inquirer struct {
 	settle       func(ctx context.Context, uses []bucket.Use)
 	tat          func(key string) bucket.Micros
 	redriveTerms func(api string) (deadletter.Terms, bool)
+	held         func(p *lane.Owned, hold schedule.HoldChange, news []schedule.HoldChange)
 	asking       inquiryPace
 }
 
@@ -94,11 +96,13 @@ type Options struct {
 	Settle     func(ctx context.Context, uses []bucket.Use)       // reports the ends of grants to the store
 	TAT        func(key string) bucket.Micros                     // a key's theoretical arrival time, as far as it is known; called under the lane's lock
 	Terms      func(api string) (terms deadletter.Terms, ok bool) // for a redrive
+	// Held reports news of holds, and stores a hold of the api in a partition.
+	Held func(p *lane.Owned, hold schedule.HoldChange, news []schedule.HoldChange)
 }
 
 // New returns an inquirer of a lane's api.
 func New(l *lane.Lane, o Options) *Inquirer {
-	return &Inquirer{Lane: l, store: o.Store, checkpoint: o.Checkpoint, settle: o.Settle, tat: o.TAT, redriveTerms: o.Terms}
+	return &Inquirer{Lane: l, store: o.Store, checkpoint: o.Checkpoint, settle: o.Settle, tat: o.TAT, redriveTerms: o.Terms, held: o.Held}
 }
 
 // callsSince reads the calls that a redrive asks for from the ledger.

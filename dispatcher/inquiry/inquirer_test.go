@@ -2,6 +2,7 @@ package inquiry
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -82,6 +83,31 @@ func TestLateAnswerTakesAnotherSlot(t *testing.T) {
 	}
 	if left := now(); left > a.slot {
 		t.Errorf("the inquiry leaves %v after the slot that counts", a.slot.Until(left))
+	}
+}
+
+// TestPushedBackInquiry checks that a pushed-back inquiry reports the hold, and has it stored in its partition. Of a
+// second pushback during the hold there is no news.
+func TestPushedBackInquiry(t *testing.T) {
+	var now bucket.Micros = 1
+	l := &lane.Lane{
+		Now: func() bucket.Micros { return now }, Wake: make(chan struct{}, 1),
+		Sched: schedule.New(&schedule.Policy{}, schedule.Pace{MaxCalls: 1, MaxStaged: 1}, func(string) bucket.Micros { return 0 }),
+	}
+	part := &lane.Owned{W: l}
+	var stored, told []schedule.HoldChange
+	a := &askedLetter{part: part, w: New(l, Options{Held: func(p *lane.Owned, hold schedule.HoldChange, news []schedule.HoldChange) {
+		if p != part {
+			t.Error("the hold is stored elsewhere")
+		}
+		stored, told = append(stored, hold), append(told, news...)
+	}})}
+	for range 2 {
+		a.heedPushback(httpcall.Response{Status: 429, Header: http.Header{"Retry-After": {"60"}}})
+		now = now.Add(time.Second)
+	}
+	if len(stored) != 2 || stored[1].Until != now.Add(59*time.Second) || len(told) != 1 || told[0] != stored[0] {
+		t.Errorf("stored %+v, told %+v", stored, told)
 	}
 }
 

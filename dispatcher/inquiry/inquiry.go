@@ -260,10 +260,14 @@ func (l *askedLetter) rate() bucket.Rate {
 // heedPushback holds calls if the api pushed an inquiry back.
 func (l *askedLetter) heedPushback(r httpcall.Response) {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
+		hold := schedule.HoldChange{Why: fmt.Sprintf("the api pushed an inquiry back with %d", r.Status)}
+		var news []schedule.HoldChange
 		l.w.Update(func(s *schedule.Schedule) {
 			now := l.w.Now()
-			s.Holds.HoldLonger(now.Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status), now)
+			hold.Until = now.Add(wait)
+			news = s.Holds.HoldLonger(hold.Until, hold.Why, now)
 		})
+		l.w.held(l.part, hold, news)
 	}
 }
 

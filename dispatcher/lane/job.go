@@ -83,8 +83,9 @@ type Job struct {
 
 // Marks are the sequences of a job's marks in its partition's stream. The lane's lock guards them.
 type Marks struct {
-	Last uint64   // of its retry mark, or of its operation's; 0 for none
-	Ends []uint64 // of the marks of its end
+	Last uint64        // of its retry mark, or of its operation's; 0 for none
+	Ends []uint64      // of the marks of its end
+	Held bucket.Micros // until when the hold lasts that Last records; 0: it records none
 }
 
 // Replace notes a newer mark, and has the last one deleted.
@@ -92,7 +93,7 @@ func (m *Marks) Replace(p *Owned, seq uint64) {
 	if m.Last != 0 {
 		p.Bucket.Discard(m.Last)
 	}
-	m.Last = seq
+	m.Last, m.Held = seq, 0
 }
 
 // Drop has all marks deleted.

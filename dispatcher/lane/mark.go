@@ -6,7 +6,7 @@ import (
 )
 
 // HoldMark is a stored mark of a hold. It is needed if no job's retry mark records the hold, because the answer that
-// asked for the hold ended its job.
+// asked for the hold was to an inquiry or ended its job, or because the job ended during the hold.
 type HoldMark struct {
 	Part  *Owned
 	Seq   uint64 // 0 while it is being stored

@@ -25,7 +25,7 @@ type Owned struct {
 	Bucket  *queue.Partition
 	Markers *queue.Markers
 	Closing bool        // running calls may end, and no call starts any more
-	Lost    atomic.Bool // another replica may own it: nothing about it is stored any more
+	Lost    atomic.Bool // another replica may own it, or may soon: nothing about it is stored any more
 
 	Restored uint64              // the sequence of the last job of a restored backup, 0 for none: see Restoration
 	Denial   HoldMark            // the stored mark that the api denies weir

@@ -448,3 +448,11 @@ func TestBusyMachine(t *testing.T) {
 		t.Errorf("%d jobs count as leaving, of at most %v", e.leaving, e.most)
 	}
 }
+
+// TestHoldupByTheLimiter checks that a letter does not say that the limiter was silent: it may have answered with a
+// refusal.
+func TestHoldupByTheLimiter(t *testing.T) {
+	if text := (Holdup{For: WaitLimiter}).String(); text != "for the limiter, which did not answer or refused" {
+		t.Errorf("a letter says %q", text)
+	}
+}

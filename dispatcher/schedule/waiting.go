@@ -216,7 +216,7 @@ func (h Holdup) String() string {
 	case WaitRetry:
 		return "for a retry"
 	case WaitLimiter:
-		return "for the limiter, which did not answer"
+		return "for the limiter, which did not answer or refused"
 	case WaitRoom:
 		return "for room: as many calls ran as the process may make"
 	case WaitReading:

@@ -49,23 +49,43 @@ func (w *HoldNotes) Learned(all []schedule.HoldChange, replica string) {
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
+// Held announces holds that have begun or ended, and stores a hold that no job's retry mark records.
+func (w *HoldNotes) Held(p *lane.Owned, hold schedule.HoldChange, news []schedule.HoldChange) {
+	w.AnnounceHolds(news)
+	w.keepHold(p, hold)
+}
+
 // keepHold stores a hold in the partition, so that a restart or another owner finds it. It ignores short holds. It does
 // not block. If a crash comes before the mark is stored, the hold is lost: one call is then made and pushed back.
 func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
+	if store := w.markOf(p, n); store != nil {
+		w.Running.Go(store)
+	}
+}
+
+// storeHold is keepHold, but blocks until the mark is stored.
+func (w *HoldNotes) storeHold(p *lane.Owned, n schedule.HoldChange) {
+	if store := w.markOf(p, n); store != nil {
+		store()
+	}
+}
+
+// markOf returns what stores the mark of a hold, nil if the hold needs no mark.
+func (w *HoldNotes) markOf(p *lane.Owned, n schedule.HoldChange) (store func()) {
 	if !p.MayCall() {
-		return // the next owner finds out for itself
+		return nil // the next owner finds out for itself
 	}
 	w.Mu.Lock()
 	key := lane.KeyOf(n.Queue)
 	longest := max(w.Marks[key].Until, w.storing[key].Until)
 	if n.Until < w.Now().Add(lastingHold) || n.Until < longest.Add(time.Second) {
 		w.Mu.Unlock()
-		return
+		return nil
 	}
 	m := lane.HoldMark{Part: p, Until: n.Until}
 	w.storing[key] = m
 	w.Mu.Unlock()
-	w.Running.Go(func() {
+	return func() {
 		seq, err := p.Markers.Hold(key, w.WallTime(n.Until), n.Why)
 		if err != nil {
 			w.Log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
@@ -78,7 +98,7 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 		if err == nil && w.Partitions[p.Number] == p { // else the mark stays for the partition's next owner
 			w.keepLocked(key, lane.HoldMark{Part: p, Seq: seq, Until: n.Until})
 		}
-	})
+	}
 }
 
 // keepLocked replaces the mark of a key with a mark that is stored. It discards the new mark and returns false if the

@@ -326,6 +326,9 @@ func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record, notBe
 	w.Update(func(s *schedule.Schedule) {
 		j.DropIntentsLocked()
 		j.Marks.Replace(j.Part, seq)
+		if c.Outcome == ledger.PushedBack {
+			j.Marks.Held = notBefore
+		}
 		j.Failed, j.Lost, j.Flown = c.Detail, nil, nil
 		w.RestLocked(j, notBefore)
 	})
@@ -400,6 +403,7 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 		w.abandon(j)
 		return
 	}
+	w.keepHoldOf(j)
 	w.Metrics.Finished.Count(outcome)
 	w.Unrecorded.AccountedFor(j)
 	j.RememberEnd()
@@ -423,6 +427,19 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 		}
 	})
 	w.Operations.letSlotGo(j)
+}
+
+// keepHoldOf stores a mark of the hold that the retry mark of an ending job records, because the retry mark is deleted.
+func (w *Settler) keepHoldOf(j *lane.Job) {
+	w.Mu.Lock()
+	hold := schedule.HoldChange{Queue: j.Queue, Until: j.Marks.Held, Why: j.Failed}
+	if w.Terms.API.Retry.HoldAPI {
+		hold.Queue = nil
+	}
+	w.Mu.Unlock()
+	if hold.Until != 0 {
+		w.notes.storeHold(j.Part, hold)
+	}
 }
 
 // unstall opens a stalled partition again when at most half of queue.MaxUnswept finished jobs are left to delete. Until

@@ -46,15 +46,19 @@ type traces struct {
 type losses struct{ *lane.Owned }
 
 // damaged looks in the background for messages that a partition's stream has lost. It ends when they are reported, or
-// the worker stops. begun says of each job with markers whether it has an intent. The next start finds losses again
-// that were not reported before the stop.
-func (p *losses) damaged(ctx context.Context, begun map[uint64]bool) {
+// the worker stops. begun says of each job with markers whether it has an intent. damaged calls told when the losses are
+// reported. The next start finds losses again that were not reported before the stop.
+func (p *losses) damaged(ctx context.Context, begun map[uint64]bool, told func()) {
 	p.W.Running.Go(func() {
 		ctx, cancel := p.UntilStopping(ctx)
 		defer cancel()
 		for ctx.Err() == nil && !p.Lost.Load() {
 			err := p.tellDamage(ctx, begun)
-			if err == nil || ctx.Err() != nil {
+			if err == nil {
+				told()
+				return
+			}
+			if ctx.Err() != nil {
 				return
 			}
 			p.W.Log.Error("could not look up or report what a queue's store has lost; trying again", "stream", p.Bucket.Name(), "err", err)

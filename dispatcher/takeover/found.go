@@ -277,6 +277,7 @@ func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 	}
 	if until > f.w.Now() {
 		f.w.Sched.Holds.Hold(q, until, why)
+		f.Marks.Held = max(f.Marks.Held, until)
 	}
 }
 

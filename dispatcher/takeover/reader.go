@@ -85,3 +85,20 @@ func (p *reader) begun() map[uint64]bool {
 	}
 	return begun
 }
+
+// keepUnread keeps the markers of jobs that were not read, until the caller calls discard. They say whether a call of a
+// lost job may have begun. It may be called only at the end of the replay.
+func (p *reader) keepUnread() (discard func()) {
+	unread := p.replay.found
+	p.replay.found = nil
+	return func() {
+		p.W.Mu.Lock()
+		defer p.W.Mu.Unlock()
+		if p.Closing || p.Lost.Load() {
+			return // the next owner reads them again
+		}
+		for _, f := range unread {
+			p.discardLocked(f)
+		}
+	}
+}

@@ -143,6 +143,11 @@ func (p *removals) tellRemoved(r *queue.Removal, letters, flying int) {
 func (p *removals) renewEpoch(ctx context.Context) {
 	for ctx.Err() == nil && !p.Lost.Load() {
 		if !p.MayCall() {
+			select {
+			case <-p.W.Stopping: // the right may never come back
+				return
+			default:
+			}
 			if !stream.Sleep(ctx, lane.LeaseCheck) {
 				return
 			}
@@ -155,6 +160,8 @@ func (p *removals) renewEpoch(ctx context.Context) {
 		}
 		cancel()
 		switch {
+		case p.Lost.Load(): // the other owner may be this process again, with another tenure
+			return
 		case err == nil && fence == queue.FenceOther:
 			p.fenced()
 			return

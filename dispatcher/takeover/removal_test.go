@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
@@ -110,6 +111,24 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	if len(*told) != 1 || (*told)[0].Stream != "WEIR_pay_0" {
 		t.Errorf("told: %+v", *told)
 	}
+}
+
+// TestStopEndsRenewal checks that the renewal of an epoch ends when the worker stops, if the right to the partition is in
+// doubt and never comes back.
+func TestStopEndsRenewal(t *testing.T) {
+	w, p, _ := removalRig(t)
+	registry, err := lease.OpenRegistry(t.Context(), w.Env.JS, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Lease, err = registry.Join(t.Context(), lease.Member{Instance: "weir-0"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Lease.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(w.Stopping)
+	await.Return(t, "the renewal", func() { p.removals.renewEpoch(context.WithoutCancel(t.Context())) })
 }
 
 // TestMarkersTakenOutAreStoredAgain checks that the epoch, a hold and the intent of a call whose job is still there are

@@ -60,7 +60,7 @@ func (t *Takeover) Read(reading, hard context.Context, caughtUp func(), stalled 
 	return t.Bucket.Read(reading, queue.ReadOptions{
 		Mark: func(e queue.Entry) { t.reader.takeMarker(e) }, MarkersLoaded: func() { t.reader.markersLoaded() }, Take: func(e queue.Entry) { t.reader.add(hard, e) },
 		Bodies: func() bool { return t.reader.replay == nil || !t.Cache.Full }, CaughtUp: func() { t.reader.open(reading); caughtUp() },
-		Stalled: stalled, Damaged: func() { t.losses.damaged(reading, t.reader.begun()) },
+		Stalled: stalled, Damaged: func() { t.losses.damaged(reading, t.reader.begun(), t.reader.keepUnread()) },
 		Removed: func(r queue.Removal) { t.removals.removed(hard, r) },
 	})
 }

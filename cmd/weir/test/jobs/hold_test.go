@@ -8,6 +8,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/dispatcher/desk"
+	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats.go"
 )
@@ -65,6 +67,43 @@ apis:
 				} else if a.Key == "other" && c.holds == "key" && r.Referee().WaitedFor(sent, a.At, until) {
 					t.Errorf("the hold of one key held another")
 				}
+			}
+		})
+	}
+}
+
+// TestHoldOfACancelledJob cancels a job that was pushed back. The hold lasts over a restart, though no job is left whose
+// retry mark records it.
+func TestHoldOfACancelledJob(t *testing.T) {
+	t.Parallel()
+	for holds, waits := range map[string]schedule.WaitFor{"key": schedule.WaitHeld, "api": schedule.WaitAPIHeld} {
+		t.Run(holds, func(t *testing.T) {
+			t.Parallel()
+			const far = "status=429;retry-after=600"
+			api := weirtest.StartOrdered(t, map[string][]string{"k": {far, far}})
+			r := weirtest.RigOn(t, api, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 1000/s, capacity: 50, in_flight: 1}
+    retry: {attempts: 3, min: 5ms, max: 20ms, hold: %s}
+`, api.URL(), holds))
+			isHeld := func() bool {
+				d, err := r.Worker.Parts().Dispatcher.Desk.Show(t.Context(), "pay", "k", 1)
+				return err == nil && d.Waits.For == waits && len(d.Next) == 1
+			}
+			r.Producer().Pay("k", "first")
+			r.Eventually("a hold", isHeld)
+			answers, err := r.Worker.Parts().Dispatcher.Desk.Cancel(t.Context(), desk.Cancellation{API: "pay", Job: "first"})
+			if err != nil || len(answers) != 1 || answers[0].Verdict != schedule.CancelTaken {
+				t.Fatalf("not cancelled: %v %v", answers, err)
+			}
+			r.Stop()
+			r.Start()
+			r.Producer().Pay("k", "second")
+			r.Eventually("the hold or a call", func() bool { return isHeld() || len(r.API.All()) > 1 })
+			if n := len(r.API.All()); n != 1 {
+				t.Errorf("%d calls, one of them during the hold", n)
 			}
 		})
 	}
