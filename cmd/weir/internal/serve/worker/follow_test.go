@@ -221,7 +221,7 @@ func TestReadinessLeavesOneKey(t *testing.T) {
 			lifetime: newLifetime(t.Context(), time.Second, slog.New(slog.DiscardHandler)), settings: &environment.Settings{Instance: instance},
 			control: kv, js: js,
 		})
-		w.streams, w.guard, w.foreign = &streamwatch.Watch{}, newDiskGuard(js, 0, w.log), foreign.NewWatch(js, instance, newRegistry(), w.log)
+		w.streams, w.guard, w.foreign = &streamwatch.Watch{}, newDiskGuard(js, 0, false, 1, w.log), foreign.NewWatch(js, instance, newRegistry(), w.log)
 		if err := w.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
