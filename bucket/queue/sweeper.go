@@ -186,7 +186,7 @@ func readDeletion(reply *nats.Msg) error {
 
 // saysGone reports whether a stream could not delete a message because it does not have the message: the answer to an
 // earlier try may have been lost. The server gives the errors of its store the code of a failed deletion. Two of them
-// say that the message is gone: ErrStoreEOF, for a sequence behind the last one, and ErrStoreMsgNotFound.
+// say that the message is gone: one is for a sequence behind the last one.
 func saysGone(e *jetstream.APIError) bool {
 	switch e.ErrorCode {
 	case stream.CodeSequenceNotFound, stream.CodeNoMessage:
