@@ -145,7 +145,7 @@ func (p *tenancy) close(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", p.W.Name, p.Bucket.Name(), context.Cause(ctx))
+			return fmt.Errorf("api %s: stream %s: its calls have not ended, or their jobs are not deleted: %w", p.W.Name, p.Bucket.Name(), context.Cause(ctx))
 		}
 	}
 	p.stopReader()

@@ -95,20 +95,13 @@ const maxHeaderBytes = 64 << 10
 func (s *Settings) longest() int64 { return min(s.MaxBody+maxHeaderBytes, 1<<30) }
 
 // Partitions returns how many partitions the api's queue has. Any of its streams says so, because the first one may
-// have been deleted by hand. Without a stream it is the number in s.
+// have been deleted by hand. If none of the first s.Partitions streams exists, it is the number in s.
 func Partitions(ctx context.Context, js jetstream.JetStream, s *Settings) (int, error) {
 	if n, err := partitionsBy(ctx, js, StreamName(s.API, 0)); err != nil || n > 0 {
 		return n, err
 	}
-	names, err := stream.Names(ctx, js, queueSubjectsOf.Below(s.API))
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		if api, ok := APIOf(name); !ok || api != s.API {
-			continue
-		}
-		if n, err := partitionsBy(ctx, js, name); err != nil || n > 0 {
+	for p := 1; p < s.Partitions; p++ {
+		if n, err := partitionsBy(ctx, js, StreamName(s.API, p)); err != nil || n > 0 {
 			return n, err
 		}
 	}

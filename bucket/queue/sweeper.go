@@ -134,7 +134,7 @@ func (s *sweeper) tell(err error) {
 		return
 	}
 	s.told = time.Now()
-	s.log.Warn("the stream refuses to delete finished jobs, which take up the room of their keys until they are deleted; weir keeps trying",
+	s.log.Warn("the stream refuses to delete finished jobs, which take up the room of their keys; if they are too many, the partition starts no calls; weir keeps trying",
 		"api", s.source.api, "stream", s.source.name, "unswept", s.contents.unswept(), "err", err)
 }
 

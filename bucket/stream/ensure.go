@@ -175,22 +175,6 @@ func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.S
 	return found, nil
 }
 
-// Names returns the names of the streams that have a subject among those that a pattern matches. If no server answers,
-// it asks again, as Look does.
-func Names(ctx context.Context, js jetstream.JetStream, pattern string) ([]string, error) {
-	names, err := establish(ctx, func(ctx context.Context) (names []string, err error) {
-		list := js.StreamNames(ctx, jetstream.WithStreamListSubject(pattern))
-		for name := range list.Name() {
-			names = append(names, name)
-		}
-		return names, list.Err()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the streams of %s: %w", pattern, err)
-	}
-	return names, nil
-}
-
 // Open returns a stream that exists. It asks again if a server does not know of the stream: in a cluster that server
 // may lag behind the server that created it. Open blocks for about a minute at most, or until ctx ends.
 func Open(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {

@@ -156,15 +156,15 @@ func (t *Teller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range lookers {
 		group.Go(func() error {
-			for {
+			for ctx.Err() == nil {
 				select {
 				case w := <-t.looks:
 					t.look(ctx, w)
 				case <-ctx.Done():
-					t.noteRest(ctx)
-					return nil
 				}
 			}
+			t.noteRest(ctx)
+			return nil
 		})
 	}
 	group.Go(func() error { return t.takeUpAll(ctx) })

@@ -185,13 +185,16 @@ func (s *step) pack(j *Job, by bucket.Micros) {
 // packMore attaches the queue's next jobs to j. It stops before a job that must be called before the jobs behind it.
 func (s *step) packMore(j *Job, by bucket.Micros) {
 	q, of, most, behind := j.Queue, j.Priority, s.policy.Packs.Jobs, false
+	var later *Job // the first of the queue's jobs behind the next waiting one
 	for _, m := range slices.Clone(q.Jobs) {
 		switch {
 		case len(j.members)+1 >= most:
 			return
 		case m == j:
 			behind = true
-		case m.Priority != of:
+		case later != nil || m.Priority != of:
+		case m.First() && q.waitsBefore(m):
+			later = m
 		case m.joins(j, of, by, s.now):
 			s.looks.leave(m)
 			j.attach(m)
@@ -204,6 +207,9 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 	b := q.waits.Of(of)
 	for len(j.members)+1 < most && b.HasNext() {
 		at, _ := b.Next()
+		if later != nil && later.place.Compare(at) < 0 {
+			return // a later pack takes it
+		}
 		if deadline := q.Partition.deadlines[at.Seq]; deadline != 0 && deadline <= s.now {
 			return // the job ends before a job behind it is called
 		}

@@ -421,6 +421,32 @@ func TestPackWaitsForRetries(t *testing.T) {
 	}
 }
 
+// TestFoundJobsPackBehindOlderOnes packs jobs of which a takeover has found the last ones with intents, for calls that
+// had not begun. They are called behind the jobs before them.
+func TestFoundJobsPackBehindOlderOnes(t *testing.T) {
+	s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
+	for seq := range uint64(5) {
+		s.Push("k", seq+1, p)
+	}
+	q := s.Queues.Find("k")
+	for _, seq := range []uint64{3, 5} {
+		s.Extract(q, seq).NotBefore = 1
+	}
+	var order []uint64
+	for len(order) < 5 {
+		began := run(1)
+		jobs := inCall(began[0])
+		s.Ended(began[0], nil, *now)
+		for _, j := range jobs {
+			order, j.Calls = append(order, j.Seq), 1
+			s.Finished(j)
+		}
+	}
+	if !slices.IsSorted(order) {
+		t.Errorf("called in the order %v", order)
+	}
+}
+
 // packedSchedule returns a schedule with packs, and a function that lets time pass until n calls have started.
 func packedSchedule(t *testing.T, of *Packing) (s *Schedule, p *Partition, now *bucket.Micros, run func(n int) []*Job) {
 	t.Helper()

@@ -49,10 +49,11 @@ func (w *HoldNotes) Learned(all []schedule.HoldChange, replica string) {
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
-// Held announces holds that have begun or ended, and stores a hold that no job's retry mark records.
+// Held announces holds that have begun or ended, and stores a hold that no job's retry mark records. It blocks until the
+// hold is stored.
 func (w *HoldNotes) Held(p *lane.Owned, hold schedule.HoldChange, news []schedule.HoldChange) {
 	w.AnnounceHolds(news)
-	w.keepHold(p, hold)
+	w.storeHold(p, hold)
 }
 
 // keepHold stores a hold in the partition, so that a restart or another owner finds it. It ignores short holds. It does

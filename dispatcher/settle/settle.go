@@ -399,11 +399,11 @@ func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write f
 // Finish ends a job whose end is durable: it has the job's message deleted, and drops the job's markers.
 func (w *Settler) Finish(j *lane.Job, outcome string) {
 	p := j.Part
+	w.keepHoldOf(j)
 	if p.Lost.Load() {
 		w.abandon(j)
 		return
 	}
-	w.keepHoldOf(j)
 	w.Metrics.Finished.Count(outcome)
 	w.Unrecorded.AccountedFor(j)
 	j.RememberEnd()

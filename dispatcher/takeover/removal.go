@@ -212,8 +212,9 @@ func (p *removals) examineFence() {
 func (p *removals) buryUnread(ctx context.Context, r *queue.Removal) {
 	for _, seq := range slices.Sorted(maps.Keys(r.Unread)) {
 		l := letterOfRemoved(p.Owned, r.Unread[seq], seq)
-		if p.PersistOf(ctx, func() error { return p.W.Env.Letters.Bury(l) }) != nil {
-			return
+		if err := p.PersistOf(ctx, func() error { return p.W.Env.Letters.Bury(l) }); err != nil {
+			p.W.Log.Error("a job that was deleted by hand gets no letter, because this replica gives its partition up", "key", l.Key, "seq", seq, "err", err)
+			continue
 		}
 		p.W.Metrics.Finished.Count(lane.Deleted)
 	}

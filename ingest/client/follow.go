@@ -60,6 +60,9 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 		msg, err := messages.Next(jetstream.NextContext(ctx))
 		switch {
 		case ctx.Err() != nil:
+			if err == nil {
+				c.giveBack(ctx, msg)
+			}
 			return context.Cause(ctx)
 		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was lost: Next asks again
 			continue
@@ -76,6 +79,9 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 		acked, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackWithin)
 		_ = msg.DoubleAck(acked) // redelivered if not acknowledged
 		cancel()
+		if ctx.Err() != nil { // Next would ask for a result that nothing reads
+			return context.Cause(ctx)
+		}
 	}
 }
 

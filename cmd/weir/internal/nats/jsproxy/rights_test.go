@@ -54,7 +54,7 @@ func holdToRights(t *testing.T, file, begin, end, want string) {
 // accountsOf returns the accounts of weir and of viewers as part of a server's configuration.
 func accountsOf(roles []role, passages []Passage) string {
 	var b, imports strings.Builder
-	b.WriteString("accounts {\n  WEIR {\n    jetstream: enabled\n    exports: [\n")
+	b.WriteString("accounts {\n  WEIR {\n    jetstream: {max_file: $NATS_WEIR_STORE}\n    exports: [\n")
 	viewer := role{name: "viewer"}
 	for _, p := range passages {
 		kind, to, more := "service", "", ""

@@ -12,6 +12,7 @@ import (
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/nats/connect"
+	"weir/cmd/weir/internal/serve/embedded"
 
 	"github.com/nats-io/nats.go"
 )
@@ -54,8 +55,10 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 		return nil, c.Explain(err)
 	}
 	_, err = c.Conn.Request(aloneSubject, nil, firstAnswer)
-	m.alone = err == nil || errors.Is(err, nats.ErrTimeout)
-	if !m.alone && !errors.Is(err, nats.ErrNoResponders) {
+	// Beside an external server a program that only listens to all subjects lets the request time out, too.
+	silent := errors.Is(err, nats.ErrTimeout)
+	m.alone = err == nil || silent && c.Conn.ConnectedServerName() == embedded.ServerName
+	if err != nil && !silent && !errors.Is(err, nats.ErrNoResponders) {
 		return nil, c.Explain(err)
 	}
 	return m, m.look(ctx, nil)

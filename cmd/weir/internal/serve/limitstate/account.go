@@ -262,6 +262,8 @@ type draft struct {
 	former *bucket.Account // as in accounts
 	rules  bucket.Rules
 	calls  int // calls counted so far
+
+	shifted bucket.Micros // as in accounts, for note
 }
 
 // advance counts the ledger's new records. The first time it also replaces the bounds by the use of former processes.
@@ -315,16 +317,16 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 // draft returns a copy of the account, adapted to the limits that are in force now. If the account's count of a limit
 // is of no use for these limits, the copy takes the count from the store.
 func (a *accounts) draft() *draft {
-	d := &draft{note: a.note, rules: a.store.Rules()}
+	d := &draft{note: a.note, rules: a.store.Rules(), shifted: a.shifted}
 	d.note.Account = a.note.Account.Clone()
 	present := a.store.Account()
 	unsure := d.note.Account.Follow(present)
 	switch ahead := a.ahead(); {
 	case ahead > a.shifted+clock.Step: // the calendar moved ahead: sliding quotas hold times of the earlier calendar
-		a.shifted = ahead
+		d.shifted = ahead
 		unsure = append(unsure, d.note.Account.Slide(present)...)
 	case ahead < a.shifted-clock.Step: // the calendar moved back: the periods of all quotas are of the earlier calendar
-		a.shifted = ahead
+		d.shifted = ahead
 		d.note.Account = present
 		for i := range present.Limits {
 			unsure = append(unsure, present.Limits[i].Name)
@@ -386,13 +388,13 @@ func (a *accounts) adopt(ctx context.Context, d *draft) error {
 		a.addUnlogged(d, now)
 	}
 	if a.former == nil && d.calls == 0 && d.note.Read-a.stored < mostIdle {
-		a.note = d.note
+		a.note, a.shifted = d.note, d.shifted
 		return nil
 	}
 	if err := a.put(ctx, d.note); err != nil {
 		return err
 	}
-	a.former = d.former
+	a.former, a.shifted = d.former, d.shifted
 	if d.former != nil {
 		a.correct(d.former)
 	}
