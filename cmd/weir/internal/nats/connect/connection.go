@@ -33,6 +33,9 @@ func Patience() []nats.Option {
 // DefaultURL is the address that commands use if neither WEIR_NATS_URL nor WEIR_NATS_LISTEN is set.
 const DefaultURL = "nats://127.0.0.1:4222"
 
+// InsideName is the name of a server inside weir. A client can tell by it that the server is weir's own.
+const InsideName = "weir"
+
 // Connection is a command's connection to the server. The caller must close it. It is safe for concurrent use.
 type Connection struct {
 	Conn      *nats.Conn

@@ -12,7 +12,6 @@ import (
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/nats/connect"
-	"weir/cmd/weir/internal/serve/embedded"
 
 	"github.com/nats-io/nats.go"
 )
@@ -57,7 +56,7 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 	_, err = c.Conn.Request(aloneSubject, nil, firstAnswer)
 	// Beside an external server a program that only listens to all subjects lets the request time out, too.
 	silent := errors.Is(err, nats.ErrTimeout)
-	m.alone = err == nil || silent && c.Conn.ConnectedServerName() == embedded.ServerName
+	m.alone = err == nil || silent && c.Conn.ConnectedServerName() == connect.InsideName
 	if err != nil && !silent && !errors.Is(err, nats.ErrNoResponders) {
 		return nil, c.Explain(err)
 	}

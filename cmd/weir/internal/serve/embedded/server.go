@@ -19,14 +19,12 @@ import (
 	"strconv"
 	"time"
 
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/nats/jsproxy"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
-
-// ServerName is the name of a server inside weir. A client can tell by it that the server is weir's own.
-const ServerName = "weir"
 
 // Options of a Server. All are required except Monitor, MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
 type Options struct {
@@ -91,7 +89,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	disk := o.flushed(ctx)
 	opts := &server.Options{
-		ServerName: ServerName, Host: host, Port: port, NoSigs: true,
+		ServerName: connect.InsideName, Host: host, Port: port, NoSigs: true,
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: o.SyncAlways && disk == nil, SyncInterval: time.Second,
 		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: o.pending(),
