@@ -11,6 +11,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/dispatcher/schedule"
 	"weir/ingest/await"
 )
 
@@ -81,7 +82,7 @@ func TestPacksSurviveKills(t *testing.T) {
 			t.Parallel()
 			api := &countingAPI{keyed: more != "", processed: map[int]int{}, bodies: map[string]string{}}
 			r := weirtest.NewKillRig(t, fakeapi.Options{Script: api.script}, fmt.Sprintf(packYAML, more))
-			const jobs, kills = 300, 6
+			const jobs, kills = 300, schedule.MostDeaths - 1 // after more a job may be parked as exhausted
 			var producers sync.WaitGroup
 			for key := range 3 {
 				producers.Go(func() {
