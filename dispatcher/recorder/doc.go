@@ -29,7 +29,7 @@
 //     intent was taken back.
 //   - One process writes a file. It locks the file before the file appears under its name. Other processes read the
 //     file only if that lock is free: the kernel releases it when no thread of the process can run any more. A copy of
-//     a file does not count: its inode is another one.
+//     a file does not count: its inode or its time of birth is another one.
 //
 // # How it is written
 //

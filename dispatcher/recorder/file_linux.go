@@ -72,8 +72,8 @@ func (r *Recorder) fill(file *os.File) error {
 	}
 	r.data = data
 	head := make([]uint64, headerBytes/8)
-	device, inode := placeOf(file)
-	copy(head, []uint64{magic, version, uint64(r.size.Entries), uint64(r.size.Chunks), r.name, device, inode, uint64(os.Getpid()), uint64(time.Now().UnixNano())})
+	device, inode, born := placeOf(file)
+	copy(head, []uint64{magic, version, uint64(r.size.Entries), uint64(r.size.Chunks), r.name, device, inode, born, uint64(os.Getpid()), uint64(time.Now().UnixNano())})
 	boot := make([]byte, (headSum-headBoot)*8)
 	copy(boot, r.boot)
 	copy(head[headBoot:], wordsOf(boot))
@@ -99,13 +99,18 @@ func bootID() (string, error) {
 	return "", errors.Join(errors.New("this system does not report when it was started"), err)
 }
 
-// placeOf returns a file's device and inode. A copy of the file has others.
-func placeOf(file *os.File) (device, inode uint64) {
+// placeOf returns a file's device, inode and time of birth. A copy of the file has others. A file system may give a copy
+// the inode of a file that was removed, but its time of birth is another one.
+func placeOf(file *os.File) (device, inode, born uint64) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &s); err != nil {
-		return 0, 0
+		return 0, 0, 0
 	}
-	return uint64(s.Dev), s.Ino //nolint:unconvert // it is no uint64 everywhere
+	var more unix.Statx_t // without a time of birth, device and inode must do
+	if unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &more) == nil && more.Mask&unix.STATX_BTIME != 0 {
+		born = uint64(time.Unix(more.Btime.Sec, int64(more.Btime.Nsec)).UnixNano()) //nolint:gosec // only compared
+	}
+	return uint64(s.Dev), s.Ino, born //nolint:unconvert // it is no uint64 everywhere
 }
 
 // openEnded opens a file if its process has ended. The lock of such a file is free: a process locks its file before the

@@ -14,7 +14,7 @@ func (r *Recorder) create() error {
 
 func unmap([]byte) error { return nil }
 
-func placeOf(*os.File) (device, inode uint64) { return 0, 0 }
+func placeOf(*os.File) (device, inode, born uint64) { return 0, 0, 0 }
 
 func openEnded(string) (file *os.File, ended bool) { return nil, false }
 

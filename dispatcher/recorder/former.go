@@ -181,13 +181,13 @@ func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size
 	}
 	head := wordsOf(data[:headerBytes])
 	size = Size{Entries: int(min(head[headEntries], 1<<20)), Chunks: int(min(head[headChunks], 1<<16))}
-	device, inode := placeOf(file)
+	device, inode, born := placeOf(file)
 	switch {
 	case head[headMagic] != magic || head[headSum] != headSumOf(head):
 		return size, notWhole
 	case head[headVersion] != version:
 		return size, "it is of another version"
-	case head[headName] != name || head[headDevice] != device || head[headInode] != inode:
+	case head[headName] != name || head[headDevice] != device || head[headInode] != inode || head[headBorn] != born:
 		return size, "it is a copy"
 	case string(data[headBoot*8:headBoot*8+len(boot)]) != boot && !fault.Planted(fault.StaleBoot):
 		return size, otherBoot

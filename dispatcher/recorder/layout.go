@@ -11,7 +11,7 @@ import "encoding/binary"
 // This version ignores files with another version number.
 const (
 	magic   = 0x7265636f72643031 // "record01"
-	version = 3
+	version = 4
 
 	headerBytes = 4096
 	entryWords  = 24
@@ -29,6 +29,7 @@ const (
 	headName // name of the process's life, and part of the file's name
 	headDevice
 	headInode
+	headBorn // when the file was made
 	headPID
 	headStarted                // when the process made the file, in nanoseconds since 1970
 	headBoot                   // 36 letters
