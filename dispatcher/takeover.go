@@ -149,6 +149,9 @@ func (p *tenancy) close(ctx context.Context) error {
 		}
 	}
 	p.stopReader()
+	if err := p.AwaitRemovals(ctx); err != nil {
+		return fmt.Errorf("api %s: stream %s: %w", p.W.Name, p.Bucket.Name(), err)
+	}
 	p.CloseInventory(ctx)
 	p.Lost.Store(true) // a job that ends late is the next owner's
 	p.remove()

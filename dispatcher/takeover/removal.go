@@ -44,6 +44,7 @@ type removals struct {
 	notes     *settle.HoldNotes
 	dropped   func(err error) // drops the partition if another owner has taken it
 	telling   sync.Mutex      // held while one removal is reported
+	underWay  sync.WaitGroup  // removals that are not reported yet
 	examining bool            // examineFence runs; the lane's lock guards it
 }
 
@@ -66,7 +67,9 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 		p.Removed[seq] = struct{}{}
 	}
 	p.W.Mu.Unlock()
+	p.underWay.Add(1)
 	p.W.Running.Go(func() {
+		defer p.underWay.Done()
 		p.telling.Lock()
 		defer p.telling.Unlock()
 		if r.Epoch {

@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"testing"
@@ -110,6 +111,26 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 	}
 	if len(*told) != 1 || (*told)[0].Stream != "WEIR_pay_0" {
 		t.Errorf("told: %+v", *told)
+	}
+}
+
+// TestRemovalsAreAwaited checks that a tenure can wait for the letters of deleted jobs, and that the wait ends with its
+// context.
+func TestRemovalsAreAwaited(t *testing.T) {
+	w, p, _ := removalRig(t)
+	p.removals.telling.Lock() // no removal is reported until it is unlocked
+	p.removals.removed(t.Context(), queue.Removal{Unread: map[uint64]string{16: "unread"}})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := p.AwaitRemovals(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("before the letter is stored: %v", err)
+	}
+	p.removals.telling.Unlock()
+	if err := await.Result(t, "the letter", func() error { return p.AwaitRemovals(t.Context()) }); err != nil {
+		t.Error(err)
+	}
+	if n := len(storedLetters(t, w.Lane)); n != 1 {
+		t.Errorf("%d letters are stored", n)
 	}
 }
 

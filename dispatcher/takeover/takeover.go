@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"fmt"
 
 	"weir/bucket/queue"
 	"weir/dispatcher/lane"
@@ -70,6 +71,22 @@ func (t *Takeover) IsRead() bool {
 	t.W.Mu.Lock()
 	defer t.W.Mu.Unlock()
 	return !t.Reading
+}
+
+// AwaitRemovals blocks until the letters of deleted jobs are stored, or ctx ends. It must be called after Read has
+// returned. The next owner does not know of jobs that were deleted before this owner had read them.
+func (t *Takeover) AwaitRemovals(ctx context.Context) error {
+	reported := make(chan struct{})
+	go func() { // ends with the removals: they end when the tenure is lost, too
+		t.removals.underWay.Wait()
+		close(reported)
+	}()
+	select {
+	case <-reported:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("letters of deleted jobs are not stored: %w", context.Cause(ctx))
+	}
 }
 
 // CloseInventory notes which jobs wait, for the next owner. It must be called after Read has returned.
