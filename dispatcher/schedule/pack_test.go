@@ -422,28 +422,31 @@ func TestPackWaitsForRetries(t *testing.T) {
 }
 
 // TestFoundJobsPackBehindOlderOnes packs jobs of which a takeover has found the last ones with intents, for calls that
-// had not begun. They are called behind the jobs before them.
+// had not begun. They are called behind the jobs before them, also if the key makes one pack ready at a time.
 func TestFoundJobsPackBehindOlderOnes(t *testing.T) {
-	s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
-	for seq := range uint64(5) {
-		s.Push("k", seq+1, p)
-	}
-	q := s.Queues.Find("k")
-	for _, seq := range []uint64{3, 5} {
-		s.Extract(q, seq).NotBefore = 1
-	}
-	var order []uint64
-	for len(order) < 5 {
-		began := run(1)
-		jobs := inCall(began[0])
-		s.Ended(began[0], nil, *now)
-		for _, j := range jobs {
-			order, j.Calls = append(order, j.Seq), 1
-			s.Finished(j)
+	for _, atOnce := range []int64{1, 2} {
+		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
+		s.policy.Rules.Key.InFlight = atOnce
+		for seq := range uint64(5) {
+			s.Push("k", seq+1, p)
 		}
-	}
-	if !slices.IsSorted(order) {
-		t.Errorf("called in the order %v", order)
+		q := s.Queues.Find("k")
+		for _, seq := range []uint64{3, 5} {
+			s.Extract(q, seq).NotBefore = 1
+		}
+		var order []uint64
+		for len(order) < 5 {
+			began := run(1)
+			jobs := inCall(began[0])
+			s.Ended(began[0], nil, *now)
+			for _, j := range jobs {
+				order, j.Calls = append(order, j.Seq), 1
+				s.Finished(j)
+			}
+		}
+		if !slices.IsSorted(order) {
+			t.Errorf("%d at once are called in the order %v", atOnce, order)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"weir/cmd/weir/weirtest/referee"
 	"weir/cmd/weir/weirtest/servers"
 	"weir/cmd/weir/weirtest/store"
+	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -102,18 +103,29 @@ func shares(t *testing.T, where string, args ...string) map[string]int64 {
 	return inForce
 }
 
-// holdWhole compares the slots of both sites together with the account's limits. A busy machine distorts the API's
-// stamps by more than the jitter, and does not distort slots.
-func holdWhole(t *testing.T, sites ...*weirtest.Rig) {
+// wholeJitter is the jitter of sharesOf.
+const wholeJitter = 20 * time.Millisecond
+
+// holdWhole compares the slots of both sites together with the account's limits, and checks that each call that has
+// arrived has a slot, and was sent in it. The API's stamps would say less: a busy machine sets them later than the
+// calls.
+func holdWhole(t *testing.T, eu, us *weirtest.Rig) {
 	t.Helper()
+	arrived := len(eu.API.All())
+	eu.Eventually("a record of each call", func() bool {
+		return eu.Store().Messages(ledger.CallsStream)+us.Store().Messages(ledger.CallsStream) >= arrived
+	})
 	var slots []bucket.Arrival
-	for _, r := range sites {
+	for _, r := range []*weirtest.Rig{eu, us} {
 		for _, c := range store.RecordsOf(t, r.JS) {
 			slots = append(slots, bucket.Arrival{At: c.Planned.UnixNano(), End: c.Ended.UnixNano()})
+			if late := c.Started.Sub(c.Planned); late < 0 || late > wholeJitter+r.Referee().Eps() {
+				t.Errorf("a call of %s was sent %s after its slot; stamps are off by %s at most", c.API, late, r.Referee().Eps())
+			}
 		}
 	}
 	for _, l := range wholeAcme() {
-		referee.CheckSlots(t, slots, l, 20*time.Millisecond)
+		referee.CheckSlots(t, slots, l, wholeJitter)
 	}
 }
 

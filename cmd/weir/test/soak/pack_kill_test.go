@@ -11,7 +11,6 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
-	"weir/dispatcher/schedule"
 	"weir/ingest/await"
 )
 
@@ -82,7 +81,7 @@ func TestPacksSurviveKills(t *testing.T) {
 			t.Parallel()
 			api := &countingAPI{keyed: more != "", processed: map[int]int{}, bodies: map[string]string{}}
 			r := weirtest.NewKillRig(t, fakeapi.Options{Script: api.script}, fmt.Sprintf(packYAML, more))
-			const jobs, kills = 300, schedule.MostDeaths - 1 // after more a job may be parked as exhausted
+			const jobs, kills = 300, 6
 			var producers sync.WaitGroup
 			for key := range 3 {
 				producers.Go(func() {
@@ -91,8 +90,11 @@ func TestPacksSurviveKills(t *testing.T) {
 					}
 				})
 			}
-			for range kills {
+			for n := range kills {
 				next := api.count() + 3
+				if n == kills/2 {
+					next += 30 // the packs of the kills so far end: after five kills in a row weir would park their jobs
+				}
 				await.Until(t, "calls", func() bool { return api.count() >= next })
 				r.Proc.Kill()
 				r.Start()
