@@ -14,8 +14,9 @@ import (
 	"weir/ingest"
 )
 
-// TestIDOfAJobInMemory checks that a job's id comes from the message that is kept ahead, or from the job near its call.
-func TestIDOfAJobInMemory(t *testing.T) {
+// payLane returns the lane of an api with one partition and no jobs.
+func payLane(t *testing.T) (*lane.Lane, *lane.Owned) {
+	t.Helper()
 	js := natstest.JetStream(t)
 	jobs, err := queue.OpenQueue(t.Context(), queue.Options{Conn: js.Conn(), JetStream: js, Settings: queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10,
@@ -23,9 +24,15 @@ func TestIDOfAJobInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &lane.Env{Log: slog.New(slog.DiscardHandler), Metrics: lane.NewMetrics(nil)}
-	p := lane.NewOwned(lane.New(e, "pay", jobs, schedule.OwnClock), 0, ownership.Tenure{})
-	s := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
+	l := lane.New(&lane.Env{Log: slog.New(slog.DiscardHandler), Metrics: lane.NewMetrics(nil)}, "pay", jobs, schedule.OwnClock)
+	l.Sched = schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
+	return l, lane.NewOwned(l, 0, ownership.Tenure{})
+}
+
+// TestIDOfAJobInMemory checks that a job's id comes from the message that is kept ahead, or from the job near its call.
+func TestIDOfAJobInMemory(t *testing.T) {
+	l, p := payLane(t)
+	s := l.Sched
 	q := s.Push("k", 3, &p.Partition)
 	s.Push("k", 5, &p.Partition)
 	s.Push("k", 7, &p.Partition)

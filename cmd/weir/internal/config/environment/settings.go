@@ -279,7 +279,7 @@ func siteList(text string) ([]SiteAt, error) {
 			return nil, problem.Refuse(fix, "the site %s stands twice", problem.Quote(name))
 		}
 		where := secret.New(at, at)
-		if !strings.Contains(at, "://") && strings.ContainsAny(at, ":/") { // it may have a password, which must not be shown
+		if !strings.Contains(at, "://") && strings.ContainsAny(at, "@:/") { // it may have a secret
 			return nil, problem.Refuse(fix, "the site %s has an address without nats://, or a name that no context has", problem.Quote(name))
 		}
 		if strings.Contains(at, "://") {

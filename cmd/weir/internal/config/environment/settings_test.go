@@ -332,7 +332,7 @@ func TestWhereSitesAre(t *testing.T) {
 	if _, err := ReadOf(s.Sites[0]); err == nil || !strings.Contains(err.Error(), "europe.json") {
 		t.Errorf("the context of eu: %v", err)
 	}
-	for _, wrong := range []string{"eu", "eu=a,eu=b", "=a", "eu=ftp://a", "eu=joe:pass@eu:4222"} {
+	for _, wrong := range []string{"eu", "eu=a,eu=b", "=a", "eu=ftp://a", "eu=joe:pass@eu:4222", "eu=pass@eu"} {
 		t.Setenv("WEIR_SITES", wrong)
 		if _, err := Read(); err == nil || strings.Contains(err.Error(), "pass@") {
 			t.Errorf("%s: %v", wrong, err)

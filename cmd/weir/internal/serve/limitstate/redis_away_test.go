@@ -33,15 +33,7 @@ func TestRedisIsAskedOnceAtTheStart(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { _ = mute.Close() })
-	t.Setenv("WEIR_REDIS_URL", "redis://"+mute.Addr().String())
-	t.Setenv("WEIR_CONFIG", "")
-	settings, err := environment.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Redis, err = DialRedis(t.Context(), settings, prometheus.NewRegistry(), o.Log); err != nil {
-		t.Fatal(err)
-	}
+	redisAt(t, o, mute.Addr())
 	started := asked.Load()
 	notes := o.Redis.Notes()
 	if _, err := notes.Read(t.Context(), "store"); !errors.Is(err, redisstore.ErrUnreachable) {
@@ -73,7 +65,13 @@ func awayRedis(t *testing.T, o *Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("WEIR_REDIS_URL", "redis://"+none.Addr().String())
+	redisAt(t, o, none.Addr())
+}
+
+// redisAt makes the Redis at an address the counter of o's limits.
+func redisAt(t *testing.T, o *Options, at net.Addr) {
+	t.Helper()
+	t.Setenv("WEIR_REDIS_URL", "redis://"+at.String())
 	t.Setenv("WEIR_CONFIG", "")
 	settings, err := environment.Read()
 	if err != nil {

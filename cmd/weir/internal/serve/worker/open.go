@@ -133,8 +133,8 @@ func (w *link) maxStore() int64 {
 }
 
 // share opens the registry of replicas on an external server, and blocks until this replica may dispatch beside the
-// other replicas. On the embedded server no other replica dispatches, and the registry stays empty; share then makes this weir
-// known to commands.
+// other replicas. On the embedded server no other replica dispatches, and the registry stays empty. There share makes
+// this weir known to commands.
 func (w *Worker) share(ctx context.Context) error {
 	if !w.settings.Has(environment.RoleDispatch) {
 		return nil
