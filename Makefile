@@ -109,10 +109,11 @@ MEMORY = $(shell [ -w /dev/shm ] && [ "$$(df --output=avail -m /dev/shm | tail -
 
 TESTED = redis promtool chromium axe cc natscli helm $(SUMS)
 
+# Most tests wait for events, so four packages run at a time on two cores.
 unit: $(TESTED) ## run the tests for every change, some of them with the race detector
 	@mkdir -p bin && rm -f bin/$@*.json
-	$(MEMORY) $(call GOTEST,-raced) -race -timeout 10m $(RACED)
-	$(MEMORY) $(GOTEST) -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$(printf '%s\n' $(RACED) $(SOAK))")
+	$(MEMORY) $(call GOTEST,-raced) -race -p 4 -timeout 10m $(RACED)
+	$(MEMORY) $(GOTEST) -p 4 -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$(printf '%s\n' $(RACED) $(SOAK))")
 	cd $(BROWSER) && $(MEMORY) $(call GOTEST,-browser) -parallel 8 -timeout 10m ./...
 	cd cmd/weir-torture && $(MEMORY) $(call GOTEST,-torture) -timeout 10m ./internal/...
 	cd cmd/weir-peers && $(MEMORY) $(call GOTEST,-peers) -timeout 10m ./...

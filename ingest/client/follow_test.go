@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"weir/ingest/await"
@@ -31,30 +32,38 @@ func (s *fakeIntake) storeResults(t *testing.T, n int) {
 	}
 }
 
-// TestFollowKeepsTheOrder lets a reader fail many times. Each time the next reader begins with the result that was not
-// handled, and not with the one behind it.
+// TestFollowKeepsTheOrder lets readers of many names fail many times. Each time the next reader of the name begins with
+// the result that was not handled, and not with the one behind it.
 func TestFollowKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	const results = 500
+	const names, results = 25, 20
 	s := newFakeIntake(t)
 	s.storeResults(t, results+1)
 	reader, failed := client.New(s.nc, client.Options{}), errors.New("for the test")
-	for n := range results { // each reader handles the result that failed before, and fails at the next
-		var got []string
-		err := reader.Follow(await.Context(t, "the result that failed, and the next one"), client.Results{Name: "billing"}, func(_ context.Context, end client.End) error {
-			if got = append(got, end.Job); len(got) == 1 && n > 0 {
-				return nil
+	var readers sync.WaitGroup
+	for i := range names {
+		name := fmt.Sprint("billing", i)
+		readers.Go(func() {
+			for n := range results { // each reader handles the result that failed before, and fails at the next
+				var got []string
+				err := reader.Follow(await.Context(t, "the result that failed, and the next one"), client.Results{Name: name}, func(_ context.Context, end client.End) error {
+					if got = append(got, end.Job); len(got) == 1 && n > 0 {
+						return nil
+					}
+					return failed
+				})
+				want := []string{fmt.Sprint(max(0, n-1)), fmt.Sprint(n)}
+				if n == 0 {
+					want = want[:1]
+				}
+				if !errors.Is(err, failed) || fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("reader %d of %s got %q, want %q: %v", n, name, got, want, err)
+					return
+				}
 			}
-			return failed
 		})
-		want := []string{fmt.Sprint(max(0, n-1)), fmt.Sprint(n)}
-		if n == 0 {
-			want = want[:1]
-		}
-		if !errors.Is(err, failed) || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("reader %d got %q, want %q: %v", n, got, want, err)
-		}
 	}
+	readers.Wait()
 }
 
 // TestFollowNotesTheLastResult checks that the server knows that a result was handled although ctx ended meanwhile. The
