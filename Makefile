@@ -28,7 +28,7 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  = -s -w $(if $(VERSION),-X $(SAYS).release=$(VERSION)) $(if $(COMMIT),-X $(SAYS).commit=$(COMMIT))
 
-test: ## check a change, in about twelve minutes on two cores: vet, lint, and the tests that a contributor needs. CI runs this
+test: ## check a change, in about ten minutes on two cores: vet, lint, and the tests that a contributor needs. CI runs this
 	@$(call steps,vet lint unit)
 
 test-all: ## check everything, in an hour: all tests with the race detector, kills and torture, all seeds, fuzzing, other systems, a slow disk

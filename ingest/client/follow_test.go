@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"weir/ingest/await"
@@ -40,10 +39,10 @@ func TestFollowKeepsTheOrder(t *testing.T) {
 	s := newFakeIntake(t)
 	s.storeResults(t, results+1)
 	reader, failed := client.New(s.nc, client.Options{}), errors.New("for the test")
-	var readers sync.WaitGroup
 	for i := range names {
 		name := fmt.Sprint("billing", i)
-		readers.Go(func() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for n := range results { // each reader handles the result that failed before, and fails at the next
 				var got []string
 				err := reader.Follow(await.Context(t, "the result that failed, and the next one"), client.Results{Name: name}, func(_ context.Context, end client.End) error {
@@ -57,13 +56,11 @@ func TestFollowKeepsTheOrder(t *testing.T) {
 					want = want[:1]
 				}
 				if !errors.Is(err, failed) || fmt.Sprint(got) != fmt.Sprint(want) {
-					t.Errorf("reader %d of %s got %q, want %q: %v", n, name, got, want, err)
-					return
+					t.Fatalf("reader %d got %q, want %q: %v", n, got, want, err)
 				}
 			}
 		})
 	}
-	readers.Wait()
 }
 
 // TestFollowNotesTheLastResult checks that the server knows that a result was handled although ctx ended meanwhile. The
