@@ -109,20 +109,20 @@ MEMORY = $(shell [ -w /dev/shm ] && [ "$$(df --output=avail -m /dev/shm | tail -
 
 TESTED = redis promtool chromium axe cc natscli helm $(SUMS)
 
-# Most tests wait for events, so four packages run at a time on two cores.
+# Most tests wait for events, so more packages run at a time than there are cores, here and in race.
 unit: $(TESTED) ## run the tests for every change, some of them with the race detector
 	@mkdir -p bin && rm -f bin/$@*.json
-	$(MEMORY) $(call GOTEST,-raced) -race -p 4 -timeout 10m $(RACED)
-	$(MEMORY) $(GOTEST) -p 4 -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$(printf '%s\n' $(RACED) $(SOAK))")
+	$(MEMORY) $(call GOTEST,-raced) -race -p 3 -timeout 10m $(RACED)
+	$(MEMORY) $(GOTEST) -p 3 -parallel 8 -timeout 10m $$($(GO) list ./... | grep -vxF "$$(printf '%s\n' $(RACED) $(SOAK))")
 	cd $(BROWSER) && $(MEMORY) $(call GOTEST,-browser) -parallel 8 -timeout 10m ./...
 	cd cmd/weir-torture && $(MEMORY) $(call GOTEST,-torture) -timeout 10m ./internal/...
 	cd cmd/weir-peers && $(MEMORY) $(call GOTEST,-peers) -timeout 10m ./...
 	$(SLOWEST)
 
-# Most tests wait for events, so two packages run at a time. The soak takes both processors, and runs alone.
+# The soak takes both processors, and runs alone.
 race: $(TESTED) ## run every test with the race detector, on the disk
 	@mkdir -p bin && rm -f bin/$@*.json
-	$(GOTEST) -race -p 2 -parallel 4 -timeout 50m $$($(GO) list ./... | grep -vxF $(SOAK))
+	$(GOTEST) -race -p 3 -parallel 4 -timeout 50m $$($(GO) list ./... | grep -vxF $(SOAK))
 	$(call GOTEST,-soak) -race -parallel 4 -timeout 50m $(SOAK)
 	cd $(BROWSER) && $(call GOTEST,-browser) -race -parallel 4 -timeout 50m ./...
 	cd cmd/weir-torture && $(call GOTEST,-torture) -race -p 1 -parallel 4 -timeout 50m ./...
@@ -134,7 +134,7 @@ simulation: ## run all seeds of the schedule, of recovery, of sites and of owner
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
-	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/intake ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
+	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 2 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/intake ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
 
 midnight: redis ## run tests as if midnight, by UTC, came BEFORE=3 seconds after their start: PACKAGE=./cmd/weir/test/limits RUN=TestVerify
 	GO=$(GO) .ci/midnight bin/.midnight $(or $(PACKAGE),./cmd/weir/test/limits) '$(or $(RUN),.)' $(or $(BEFORE),3)
