@@ -9,26 +9,26 @@
 //	reuse      compares requests, and remembers which answers may be given again
 //	ownership  decides which replica owns which partition
 //	fleet      shares what the replicas find out about an api
+//	sites      moves shares of an account between sites
 //	retell     reports ends to producers that submitted a job twice
 //	trace      writes the spans of jobs
 //
 // # The way of a job
 //
-// job.go shows it on one screen. An apiWorker works the partitions of one api. It is a thin shell around a schedule,
+// caller.work in job.go shows it. An apiWorker works the partitions of one api. It is a thin shell around a schedule,
 // which decides which call may start when. When a job is near its call, it gets a goroutine of its own. This goroutine
 //
 //  1. prepares the job: it loads the message, opens a connection to the api and stores the intent, which says that a
 //     call may follow;
 //  2. waits for the job's slot, which the schedule asks for only now;
-//  3. makes the call, never before the slot and at most four fifths of the api's jitter after it. If it cannot, it
-//     makes no call and waits for another slot;
+//  3. makes the call, never before the slot and at most four fifths of the api's jitter after it. Only sending is left
+//     to do in the slot. A call that misses its slot is not made: the slot is given back, or stays used, and the job
+//     waits for another one;
 //  4. settles the job: it stores the call's outcome, and then deletes the job's message or lets the job wait for its
 //     next call.
 //
 // If an api takes several jobs in one call, one job leads the others through steps 1 to 3 (packing.go). Each has its
 // own intent, and is settled by itself.
-//
-// Only sending is left to do in the slot. A missed slot is given back, or lost.
 //
 // Step 4 stores the following, depending on the outcome. Each write starts only when the one before it is durable:
 //
@@ -42,7 +42,7 @@
 //	it gets an equal job's       the mark of its end, result, reply to the producer, the ledger's record, deletion
 //	  answer
 //
-// So a success in the ledger proves that the result is stored and the reply was sent. A missing letter can be written
+// So a success in the ledger proves that the result is stored, and that the owner tried to send the reply. A missing letter can be written
 // again from the record or the mark. After a crash between two writes, recovery repeats the missing ones. Message ids
 // keep streams from storing a write twice.
 //
@@ -56,7 +56,8 @@
 // A hold that no job's retry mark records has a mark of its own in the partition (lane/mark.go).
 //
 // If the store of slots is on another machine, the worker asks it in the background, one round at a time, while calls
-// start. It repeats the ends of grants until the store has acknowledged them (grantends.go).
+// start. It repeats the ends of grants until the store has acknowledged them, or the worker stops: then the leases of
+// the grants end them (grantends.go).
 //
 // # Where a thing happens
 //
@@ -89,10 +90,11 @@
 // outcomes, so that the next owner finds no call with an unknown outcome. If the replica loses the partition instead,
 // it stores nothing more about it.
 //
-// While the right to a partition is in doubt, outcomes of its calls wait. When the right is lost, they are dropped: by
-// then the next owner has found the intent and decided about the job without them. The right is checked before each
+// While the right to a partition is in doubt, outcomes of its calls wait. When the right is lost, they are dropped,
+// because the next owner finds the intent and decides about the job without them. The right is checked before each
 // write and again before a write is repeated. A write that was sent in time, over a connection that then stalled, may
-// still arrive; settle/resultbar.go keeps such a result out.
+// still arrive. Before recovery writes a letter about a lost call, it bars such a result (settle/resultbar.go). If
+// recovery repeats the call, a late result of the first call is stored.
 //
 // Calls of a lost partition run to their end. The next owner counts them as calls in flight
 // (takeover/orphanedcalls.go), unless their process is known to have ended: then the kernel has closed its connections,
@@ -101,55 +103,66 @@
 // # Recovery
 //
 // A new owner reads the end of the ledger and the partition's stream. It reads the stream's markers (intents, retry
-// marks, marks of ends) before the jobs, although they were stored later. The markers and the ledger name, for each
-// key, the last job that was ever near a call. Calls of a key start as soon as its jobs up to that one have been read,
-// while the rest of a long queue is still being read (takeover/replay.go).
+// marks, marks of ends, of operations and of holds) before the jobs, although they were stored later. The markers and
+// the ledger name, for each key, the last job with a history. Calls of a key start as soon as its jobs up to that one
+// have been read, while the rest of a long queue is still being read. If the history of a job may hold every key, no
+// call starts before that job has been read (takeover/replay.go).
 //
 // Every call has an intent, which is deleted only after the call's outcome is stored. So a job with neither an intent
-// nor an outcome was never called. recovery.Judge gives every found job one of eight fates, and takeover/found.go shows
-// on one screen what follows from each:
+// nor an outcome was never called. A found job has no call (Waits), a call without an outcome (Lost, Answered), an
+// outcome after which it goes on (Waits, Polls), or an end (HasResult, EndsByLast, EndsByMark, Forgoes). recovery.Judge
+// gives it one of these eight fates, and takeover/found.go carries it out:
 //
-//	Waits       never called, or its last call is stored and another one follows: it is called in its turn
+//	Waits       never called, its intended call had not begun, or another call follows its last one: it is called in
+//	            its turn
 //	HasResult   its result is stored and no record says so: the record is written, unless every call has one, and the
 //	            job ends as done
 //	EndsByLast  the ledger has its final record: its letter is written again if it has one, and the job ends
 //	EndsByMark  a mark says that it ends without another call: its letter is written again, and the job ends
-//	Answered    nothing is stored, but its ended process noted the answer: the outcome is stored as by that process
-//	Forgoes     it was about to end with an equal job's answer: it does if the result is stored, else that result is
-//	            barred and the job waits
+//	Answered    no outcome is stored, but its process has ended and noted the answer: recovery stores what that process
+//	            would have stored
+//	Forgoes     an owner was ending it with an equal job's answer: recovery bars the result. If the result was stored
+//	            already, the job ends with it. Otherwise the job waits
 //	Lost        a call may have been made, and nothing says what came of it
 //	Polls       the api has accepted its last call: it is polled, and never called again
 //
-// A lost call gets a record first, which says that the call may have been made (takeover/lostcall.go). If the call
-// carried an idempotency key, the api takes keys as it did then, and surely still knows this one, the job is called
-// again with the same key. Otherwise it becomes a letter unknown.
+// A lost call gets a record, which says that the call may have been made, before the job goes on or gets its letter
+// (takeover/lostcall.go). If the call carried an idempotency key, the api takes keys as it did then, and surely still
+// knows this one, the job is called again with the same key. Otherwise its result is barred. If the result is stored
+// already, the job ends with it. If not, it becomes a letter: exhausted if schedule.MostDeaths calls with a key were
+// lost in a row, and unknown in every other case.
 //
 // A key continues at the pace that the ledger recorded. After a lost call, or a call with a result and no record, the
 // key first waits as if its whole burst were used, unless the process that made the call noted the pace.
 //
 // The table below shows the same by the contents of the stream, the ledger and the results. recovery/cases_test.go
-// checks that every combination belongs to exactly one case. takeover/recoverysimulation_test.go simulates, in virtual
-// time, owners that die, lose power or lose the partition between any two writes.
+// names the cases of recovery.Judge, and checks that everything that can be found belongs to exactly one of them.
+// takeover/recoverysimulation_test.go simulates, in virtual time, owners that die, lose power or lose the partition
+// between any two writes. It runs Judge, Mend and the reading of histories, and copies the order of the writes.
 //
 //	found in the stream     and                                            becomes
 //	a job                   nothing else                                   waiting, in its place
-//	a job                   a final record in the ledger                   finished: its letter, if it has one, is
+//	a job                   a final record in the ledger, and no result    finished: its letter, if it has one, is
 //	                                                                         written again, then the job is deleted
 //	a job                   a result, and no record that says done         finished: its record is written, unless
 //	                                                                         every call has one, then the job is
 //	                                                                         deleted
+//	a job                   another job with its id, which has ended       deleted; if dedupe was changed meanwhile, a
+//	                                                                         letter unknown (takeover/duplicate.go)
 //	a job, a retry mark     nothing else                                   waiting for its time, with its attempts
-//	a job, the mark of an   nothing else, or the intent of an end that     polled by what the mark says
-//	  operation               has not come
+//	a job, the mark of an   nothing else, or the intent that its end may   polled by what the mark says
+//	  operation               be stored (settle/operation.go)
 //	                        a result, or a final record                    finished, as above; if there is an intent,
 //	                                                                         an end older than what was read is
 //	                                                                         looked up
+//	                        the intent of a later call                     as with an intent alone
 //	a job, a record that    nothing else                                   polled, when its mark is stored
 //	  says submitted
 //	a job, the mark of its  nothing else                                   the letter that was being written: expired,
 //	  end                                                                    invalid, cancelled, over budget
-//	                        an intent behind the mark, or of a later       as with an intent alone: the mark was late
-//	                          owner
+//	                        an intent behind the mark, or of a later       as with an intent alone: the mark was late.
+//	                          owner                                          If its process noted that the call had
+//	                                                                         not begun, the mark holds
 //	a job, the mark of its  the result, and no record                      finished: its record, which costs nothing, is
 //	  end with an equal                                                      written, then the job is deleted
 //	  job's answer          no result                                      waiting: the result, which may be on its way,
@@ -160,15 +173,16 @@
 //	                        no outcome; its process has ended, and noted   waiting, as if there were no intent
 //	                          that the call had not begun
 //	                        no outcome; its process has ended, and noted   what that process would have stored: a
-//	                          what the call came to                          result and a record, a record and a retry
-//	                                                                         mark, or a record and a letter
+//	                          what the call came to                          result and a record; or a record and a
+//	                                                                         retry mark, the mark of an operation, or
+//	                                                                         a letter
 //	                        no outcome; its call carried no idempotency    a record, and a letter unknown
 //	                          key
 //	                        no outcome; the api takes keys as it did then  a record, and called again with the same
 //	                                                                         key; after schedule.MostDeaths lost calls
 //	                                                                         in a row a letter exhausted
-//	                        no outcome; the api takes other keys now, or   a record, and a letter unknown
-//	                          none
+//	                        no outcome; the api takes other keys now, or   a record, and a letter unknown; after
+//	                          none, or may have forgotten the key            schedule.MostDeaths a letter exhausted
 //
 //	a job of a backup that  no end; the api takes no keys, or takes packs  a letter unknown
 //	  was put back          no end; the api takes keys and no packs        waiting; it may have been called

@@ -13,8 +13,8 @@ import (
 	"weir/ingest"
 )
 
-// caller makes the calls of a lane's jobs: it makes a job ready, waits for its slot, sends it, and hands its outcome to
-// the settler.
+// caller makes the calls of a lane's jobs: it makes a job ready, waits for its slot, makes the call, and hands the
+// outcome to the settler.
 type caller struct {
 	*lane.Lane
 	settler     *settle.Settler
@@ -30,8 +30,8 @@ func newCaller(l *lane.Lane, s *settle.Settler, p *takeover.Pace, grants *grantE
 	return &caller{Lane: l, settler: s, memory: s.Memory, pace: p, grants: grants, begun: make(chan begun)}
 }
 
-// work brings one job through its call, in the job's own goroutine. It starts when the schedule wants the job made
-// ready. It returns when the job's outcome or end is stored, the job rests, or the worker stops.
+// work brings one job through its call, in the job's own goroutine. It begins when the schedule wants the job made
+// ready. It returns when the job's outcome or end is stored, the job rests, its partition is lost, or the worker stops.
 func (w *caller) work(ctx context.Context, j *lane.Job, orders <-chan lane.Order) {
 	if !w.prepare(ctx, j) {
 		return
@@ -58,7 +58,7 @@ type begun struct {
 	orders <-chan lane.Order
 }
 
-// beginLocked gives a goroutine to a job that the schedule wants made ready: an idle one, or a new one.
+// beginLocked hands a job that the schedule wants made ready to a goroutine that waits for one, or else to a new one.
 func (w *caller) beginLocked(ctx context.Context, j *lane.Job) {
 	orders := make(chan lane.Order, 1)
 	j.Orders = orders
@@ -89,8 +89,8 @@ func (w *caller) workAll(ctx context.Context, b begun) {
 	}
 }
 
-// orderLocked sends the schedule's decision about a ready job to the job's goroutine. It does not block: the goroutine
-// gets one order each time it waits, and no further order after one that ends its waiting.
+// orderLocked sends the schedule's decision about a ready job to the job's goroutine. It does not block: the channel has
+// room for one order. The next one comes only after an order to call that led to no call. Any other order is the last.
 func (w *caller) orderLocked(j *lane.Job, o lane.Order) {
 	orders := j.Orders
 	if o != lane.ToCall {
@@ -147,8 +147,8 @@ func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
 	w.Running.Go(end)
 }
 
-// read parses a job's message, and computes what its call costs. If parsing panics, the job becomes a letter invalid:
-// it would panic each time, and the job was not called.
+// read parses a job's message, and computes what its call costs. If that panics, the job becomes a letter invalid,
+// because the next try would panic too.
 func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var reserve lane.Toll
 	var price int64

@@ -15,7 +15,7 @@ import (
 )
 
 // A call is lost if it has an intent, but neither a record nor a result: it may have been made. Its record is stored
-// before anything else happens to its job, so that the ledger has every call that the api may have seen. By the record,
+// before its job is called again or gets its letter, so that the ledger has every call that the api may have seen. By the record,
 // the call began when the flight recorder says so, or else when its intent was stored. The record's price and the
 // identity of its key are those of the intent, because the configuration may have changed since.
 

@@ -13,8 +13,9 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// A jobsWay copies the order of writes of the package settle, found.go, lostcall.go and loneresult.go. Every
-// decision is made by the real code: replay.history, jobHistory.found, recovery.Judge and Mend, and doubt.
+// A jobsWay copies the order of writes of the package settle, found.go, lostcall.go and loneresult.go, and what they
+// do between their writes. The real code reads the histories and decides: replay.history, jobHistory.found,
+// recovery.Judge and Mend, and doubt.
 
 // persist sends a write, and returns when it is acknowledged. It reports false if the right to write is gone.
 func (w *jobsWay) persist(arrive func()) bool {
