@@ -21,7 +21,7 @@ apis:
     timeout: 1m
     bucket: {rate: 100/s, capacity: 500, in_flight: 4}
     headers: {X-Replica: "${env:WEIR_INSTANCE}"}
-    pack: {jobs: 5, wait: 5s}
+    pack: {jobs: 5, wait: 1m} # a slow machine has stored five jobs of each key by then
     %s
 `
 
