@@ -42,9 +42,9 @@
 //	it gets an equal job's       the mark of its end, result, reply to the producer, the ledger's record, deletion
 //	  answer
 //
-// So a success in the ledger proves that the result is stored, and that the owner tried to send the reply. A missing letter can be written
-// again from the record or the mark. After a crash between two writes, recovery repeats the missing ones. Message ids
-// keep streams from storing a write twice.
+// So a success in the ledger proves that the result is stored, and that the owner tried to send the reply. A missing
+// letter can be written again from the record or the mark. After a crash between two writes, recovery repeats the
+// missing ones. Message ids keep streams from storing a write twice.
 //
 // The lane's lock guards its schedule, its partitions, and the part of a job by which the schedule decides
 // (schedule.Job). The worker never waits for anything while it holds the lock. lane.Job says which of its other fields

@@ -29,7 +29,8 @@ const (
 )
 
 // Job is one job from the moment at which the worker makes it ready, finds it with a history, or begins to end it
-// without a call. Before that, the schedule keeps only its sequence. It has a goroutine, one at a time, while it is made ready, called and settled.
+// without a call. Before that, the schedule keeps only its sequence. It has a goroutine, one at a time, while it is
+// made ready, called and settled.
 type Job struct {
 	*schedule.Job        // what the schedule decides by; the lane's lock guards it
 	Part          *Owned // set once

@@ -15,9 +15,9 @@ import (
 )
 
 // A call is lost if it has an intent, but neither a record nor a result: it may have been made. Its record is stored
-// before its job is called again or gets its letter, so that the ledger has every call that the api may have seen. By the record,
-// the call began when the flight recorder says so, or else when its intent was stored. The record's price and the
-// identity of its key are those of the intent, because the configuration may have changed since.
+// before its job is called again or gets its letter, so that the ledger has every call that the api may have seen. By
+// the record, the call began when the flight recorder says so, or else when its intent was stored. The record's price
+// and the identity of its key are those of the intent, because the configuration may have changed since.
 
 // endLost lets a job with a lost call be called again, if the api treats both calls as the same one. Otherwise it ends
 // the job as a letter, unless it finds that the call's result was stored after all.
